@@ -75,6 +75,7 @@ test('problems of both kinds say what was wrong', () => {
   const problem = problemOf(422, { title: 'The request has mistakes', detail: 'No name', code: 'invalid', hint: 'Give one', errors: [{ pointer: '/name' }] });
   assert.deepEqual([problem.message, problem.hint, problem.field, problem.code], ['No name', 'Give one', '/name', 'invalid']);
   assert.equal(problemOf(400, { detail: [{ msg: 'older', code: 'error' }] }).detail, 'older');
+  assert.equal(problemOf(403, { detail: { msg: 'not with this', code: 'forbidden' } }).detail, 'not with this');
   assert.match(problemOf(502, null).detail, /502/);
 });
 

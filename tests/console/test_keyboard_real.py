@@ -116,3 +116,25 @@ def test_a_model_is_asked(signed_in: Tab) -> None:
     tab.type("hello")
     tab.keys("Enter")
     tab.see("You said: hello")
+
+
+def test_what_is_applied_by_keys_is_applied_once(server: Server, signed_in: Tab) -> None:
+    tab, text = signed_in, "type: task\ncommands:\n  - sleep 36000\nresources:\n  gpu: H200:8\nretry: true\n"
+
+    def runs() -> set[str]:
+        return {run["name"] for run in world.v1(server, "GET", "/runs?limit=100")["items"]}
+
+    tab.go("#/main/launch")
+    before = runs()
+    tab.fill("Configuration", text)
+    tab.keys("Control+Enter")  # nothing is known of it yet, so nothing happens
+    tab.see(css=".plan[aria-busy=false] .button.primary:enabled")
+    assert runs() == before
+    tab.keys("Control+Enter", "Control+Enter", "Control+Enter")
+    tab.gone(label="Configuration")
+    made = runs() - before
+    try:
+        assert len(made) == 1
+    finally:
+        for name in made:
+            world.v1(server, "POST", f"/runs/{name}/stop?abort=true")

@@ -41,6 +41,17 @@ def test_a_code_opens_a_page_once_and_is_taken_out_of_the_address(server: Server
         server.call("/api/auth/sign_in_codes/exchange", {"code": code}, token="")
 
 
+def test_a_code_is_taken_by_a_page_that_is_already_open(server: Server, tab: Tab) -> None:
+    tab.open("#/main/runs")
+    tab.see(role="heading", name="Sign in")
+    for place, heading in (("/main/runs", "Runs"), ("/main/fleets", "Fleets")):  # the second time somebody is signed in
+        query = urlencode({"code": code_of(server), "to": place})
+        tab.script(f"location.hash = {query!r}")
+        tab.heading(heading)
+        assert tab.place() == f"/#{place}"
+    assert tab.script("localStorage.getItem('dstack-project')") == "main"
+
+
 def test_a_page_goes_on_where_it_was_once_somebody_has_signed_in_again(
     server: Server, tabs: Callable[..., Tab]
 ) -> None:

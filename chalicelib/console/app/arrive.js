@@ -1,7 +1,9 @@
-// The first thing that a page does: it takes a code out of its address, where nobody should see or repeat it.
+// The first thing that a page does, and whenever an open one is sent a code: it takes the code out of its address, where
+// nobody should see or repeat it.
 import { comeBack, redeem } from "../data/sign_on.js";
 import { load } from "../data/session.js";
 import { token } from "../data/token.js";
+import { toastFailure } from "../kit/toast.js";
 import { arrivalOf } from "../lib/arrival.js";
 import { store } from "../lib/store.js";
 import { go } from "./router.js";
@@ -27,7 +29,10 @@ export async function arrive() {
     }
   } catch (error) {
     failedArrival.set(error);
-    if (token.get() !== null) await load(); // whoever was signed in still is
+    if (token.get() !== null) {
+      toastFailure(error);
+      await load(); // whoever was signed in still is
+    }
   }
   arriving.set(false);
 }

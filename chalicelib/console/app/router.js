@@ -1,10 +1,11 @@
 // Where the page is: everything after `#/`. So the same files work behind any prefix, and every state has a link.
 import { useStore } from "../kit/use_store.js";
+import { arrivalOf } from "../lib/arrival.js";
 import { format, parse } from "../lib/route.js";
 import { store } from "../lib/store.js";
 
-export const route = store(parse(location.hash));
-addEventListener("hashchange", () => route.set(parse(location.hash)));
+export const route = store(parse(arrivalOf(location.hash) ? "" : location.hash));
+addEventListener("hashchange", () => arrivalOf(location.hash) || route.set(parse(location.hash))); // a code is no place
 
 export const link = format;
 export const useRoute = () => useStore(route);

@@ -10,7 +10,7 @@ import { dropToken, isKept, isOwn, setToken, token } from "./token.js";
 /** @typedef {import("../types").Project} Project */
 /** @typedef {{user: User | null, projects: Project[], roles: Record<string, string | null>}} State */
 /** @typedef {{user: User, projects: Project[], role: (project: string | null) => string | null,
- *   can: (verb: import("../types").Verb, project?: string | null) => boolean}} Session */
+ *   knows: (project: string | null) => boolean, can: (verb: import("../types").Verb, project?: string | null) => boolean}} Session */
 
 const NOBODY = /** @type {State} */ ({ user: null, projects: [], roles: {} });
 export const session = store(NOBODY);
@@ -67,6 +67,7 @@ async function leave() {
 
 export const keepsToken = isKept;
 const asking = new Set();
+const AGAIN = 3000; // milliseconds after a call that failed
 
 /** The caller's role in a project, asked for once. @param {string} project */
 async function loadRole(project) {
@@ -77,8 +78,10 @@ async function loadRole(project) {
     const members = await all(`/projects/${encodeURIComponent(project)}/members`);
     const role = members.find((member) => member.user === user.name)?.role ?? null;
     session.set({ ...session.get(), roles: { ...session.get().roles, [project]: role } });
-  } catch {
-    session.set({ ...session.get(), roles: { ...session.get().roles, [project]: null } }); // no such project, or not theirs: the page says so
+  } catch (error) {
+    const { status } = /** @type {any} */ (error);
+    if (status === 403 || status === 404) session.set({ ...session.get(), roles: { ...session.get().roles, [project]: null } }); // no such project, or not theirs: the page says so
+    else setTimeout(() => void loadRole(project), AGAIN);
   } finally {
     asking.delete(project);
   }
@@ -101,6 +104,7 @@ function sessionOf({ user, projects, roles }) {
     user: /** @type {User} */ (user),
     projects,
     role,
+    knows: (project) => admin || project === null || project in roles, // what they may do there
     can: (verb, project = null) => may(verb, role(project), admin),
   };
 }

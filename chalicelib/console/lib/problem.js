@@ -22,7 +22,7 @@ export const fieldOf = (part) => (part ? (part.pointer ?? part.parameter ?? part
  * @param {number} status @param {any} body */
 export function problemOf(status, body) {
   if (body && typeof body === "object" && typeof body.detail === "string") return new Problem({ ...body, status });
-  const first = Array.isArray(body?.detail) ? body.detail[0] : null;
+  const first = [body?.detail].flat()[0];
   if (first?.msg) return new Problem({ status, detail: first.msg, code: first.code });
   return new Problem({ status, detail: `The server answered with status ${status}.` });
 }

@@ -15,7 +15,7 @@ export function Editor({ text, onText, problems, onApply }) {
   const follow = () => setAt(area.current.selectionStart);
   const scroll = () => (gutter.current.scrollTop = area.current.scrollTop);
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key === "Enter") onApply();
+    if ((event.ctrlKey || event.metaKey) && event.key === "Enter") event.repeat || onApply();
     else if (event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing) insert(area.current, newLine(text, area.current.selectionStart));
     else return;
     event.preventDefault();

@@ -8,7 +8,7 @@ import { Empty, Loading } from "../../kit/empty.js";
 import { SelectField } from "../../kit/fields.js";
 import { Failed } from "../../kit/notice.js";
 import { Page } from "../../kit/page.js";
-import { html, useEffect, useState } from "../../kit/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../../kit/preact.js";
 import { toast } from "../../kit/toast.js";
 import { TEMPLATES, freeName, taskFor } from "../../lib/templates.js";
 import { topValue } from "../../lib/yaml_place.js";
@@ -29,7 +29,7 @@ export default function Launch({ project, query }) {
 
 /** @param {{project: string | null, query: Record<string, string>}} props */
 function Begun({ project, query }) {
-  const { can } = useSession(project);
+  const { can, knows } = useSession(project);
   const { items, loading } = useCollection(/** @type {import("../../types").Kind} */ (query.of ?? "runs"), project);
   const name = query.from ?? query.change;
   const [text, setText] = useState(/** @type {string | null} */ (name ? null : beginning(query)));
@@ -39,7 +39,7 @@ function Begun({ project, query }) {
     specOf(/** @type {string} */ (project), name, query.of).then((spec) => setText(specText(query.from ? { ...spec, name: freeName(name, new Set(items.map((each) => each.name))) } : spec)), setError);
   }, [loading]);
   if (error) return html`<${Page} title="Launch"><${Failed} error=${error} /></${Page}>`;
-  if (text === null) return html`<${Page} title="Launch"><${Loading} /></${Page}>`;
+  if (text === null || !knows(project)) return html`<${Page} title="Launch"><${Loading} /></${Page}>`;
   if (!can("run", project)) return html`<${Page} title="Launch"><${Empty} title="You can look at this project, and not run anything in it." next="Somebody who manages it can make you a user." /></${Page}>`;
   return html`<${Desk} project=${/** @type {string} */ (project)} text=${text} onText=${setText} />`;
 }
@@ -60,12 +60,16 @@ async function specOf(project, name, of = "runs") {
 function Desk({ project, text, onText }) {
   const { plan, problem, asking } = usePlan(project, text);
   const [busy, setBusy] = useState(false);
+  const sending = useRef(false); // a key comes again before `busy` is on screen
+  const attempt = useMemo(newKey, [text]); // the same text sent twice is done once
+  const ready = plan && !asking && plan.action !== "none";
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
   useEffect(() => setRefusal(null), [text]);
   const apply = async () => {
-    setBusy(true);
+    if (!ready || sending.current) return;
+    setBusy((sending.current = true));
     try {
-      const made = await write(project, text, {});
+      const made = await write(project, text, { headers: { "Idempotency-Key": attempt } });
       const kind = LISTS[topValue(text, "type")] ?? "runs";
       const name = made.name ?? topValue(text, "name");
       void refresh(kind, project);
@@ -74,7 +78,7 @@ function Desk({ project, text, onText }) {
     } catch (error) {
       setRefusal(error);
     } finally {
-      setBusy(false);
+      setBusy((sending.current = false));
     }
   };
   const wrong = refusal ?? problem;
@@ -85,7 +89,7 @@ function Desk({ project, text, onText }) {
         <${Editor} text=${text} onText=${onText} problems=${problemsOf(wrong)} onApply=${apply} />
       </div>
       <${Plan} project=${project} text=${text} plan=${plan} problem=${wrong} asking=${asking}
-        action=${html`<${Button} kind="primary" icon="launch" busy=${busy} disabled=${!plan || asking || plan.action === "none"} onClick=${apply}>Apply</${Button}>`} />
+        action=${html`<${Button} kind="primary" icon="launch" busy=${busy} disabled=${!ready} onClick=${apply}>Apply</${Button}>`} />
     </div>
   </${Page}>`;
 }
@@ -101,14 +105,13 @@ function Begin({ text, onText }) {
 /** What the API says would happen: asked once nobody has typed for a moment.
  * @param {string} project @param {string} text */
 function usePlan(project, text) {
-  const [state, setState] = useState(/** @type {{plan: any, problem: any, asking: boolean}} */ ({ plan: null, problem: null, asking: true }));
+  const [state, setState] = useState(/** @type {{plan: any, problem: any, of: string | null}} */ ({ plan: null, problem: null, of: null }));
   useEffect(() => {
     const leaving = new AbortController();
-    setState((was) => ({ ...was, asking: true }));
     const timer = setTimeout(() => {
       write(project, text, { query: { dry_run: true }, signal: leaving.signal }).then(
-        (plan) => setState({ plan, problem: null, asking: false }),
-        (problem) => !leaving.signal.aborted && setState({ plan: null, problem, asking: false }),
+        (plan) => setState({ plan, problem: null, of: text }),
+        (problem) => !leaving.signal.aborted && setState({ plan: null, problem, of: text }),
       );
     }, SETTLED);
     return () => {
@@ -116,8 +119,11 @@ function usePlan(project, text) {
       leaving.abort();
     };
   }, [project, text]);
-  return state;
+  return { ...state, asking: state.of !== text };
 }
+
+/** `crypto.randomUUID` is for pages over https alone. */
+const newKey = () => Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("-");
 
 /** A named run, fleet or gateway is changed if it is there; anything else is made. @param {string} project @param {string} text @param {any} options */
 function write(project, text, options) {

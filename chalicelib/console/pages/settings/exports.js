@@ -3,11 +3,13 @@ import { useCollection } from "../../data/live.js";
 import { useSession } from "../../data/session.js";
 import { useLoaded } from "../../data/use_loaded.js";
 import { Button } from "../../kit/button.js";
+import { confirm } from "../../kit/dialog.js";
 import { Empty } from "../../kit/empty.js";
 import { FormDialog } from "../../kit/form_dialog.js";
 import { html, useState } from "../../kit/preact.js";
 import { DeleteButton, Resource, askAndDo, buttons } from "../../kit/resource.js";
 import { toast } from "../../kit/toast.js";
+import { Problem } from "../../lib/problem.js";
 
 /** @typedef {{name: string, is_global: boolean, imports: {project_name?: string, name?: string}[], exported_fleets: {name?: string, fleet_name?: string}[]}} Export */
 
@@ -16,10 +18,12 @@ export function Exports({ project }) {
   const path = `/project/${encodeURIComponent(project)}/exports`;
   const exports = useLoaded(() => post(`${path}/list`), [path]);
   const fleets = useCollection("fleets", project).items;
-  const { projects } = useSession(project);
+  const { projects, can } = useSession(project);
   const [adding, setAdding] = useState(false);
-  const save = async (/** @type {any} */ { name, fleet, to }) => {
-    await post(`${path}/create`, { name: name.trim(), exported_fleets: fleet, importer_projects: to, is_global: to.length === 0 });
+  const save = async (/** @type {any} */ { name, fleet, to, everybody = false }) => {
+    if (!everybody && to.length === 0) throw new Problem({ status: 0, detail: "Choose the projects that may use it." });
+    if (everybody && !(await confirm({ title: `Share ${fleet.join(", ")} with all projects?`, text: "Runs of every project, also of later ones, may use its machines.", action: "Share with all" }))) throw new Problem({ status: 0, detail: "Nothing is shared yet." });
+    await post(`${path}/create`, { name: name.trim(), exported_fleets: fleet, importer_projects: everybody ? [] : to, is_global: everybody });
     toast(`The export ${name.trim()} is made.`);
     exports.reload();
   };
@@ -35,7 +39,8 @@ export function Exports({ project }) {
     ${adding && html`<${FormDialog} title="Share a fleet" action="Share" onClose=${() => setAdding(false)} send=${save} fields=${[
       { key: "name", label: "Name", required: true },
       { key: "fleet", label: "Fleets", kind: "checks", options: fleets.filter((fleet) => fleet.status !== "terminated").map((fleet) => fleet.name) },
-      { key: "to", label: "For these projects", kind: "checks", options: projects.filter((each) => each.name !== project).map((each) => each.name), hint: "None of them: for all projects, which only admins of the server may do." },
+      { key: "to", label: "For these projects", kind: "checks", options: projects.filter((each) => each.name !== project).map((each) => each.name) },
+      ...(can("server") ? [{ key: "everybody", label: "For all projects", kind: /** @type {const} */ ("check") }] : []),
     ]} />`}`;
 }
 
