@@ -28,6 +28,9 @@ class V1Changes(TypedDict):
     """The lists begin anew: what was read before counts no more."""
     more: bool
     """More of the lists follows: ask again at once."""
+    projects: list[str] | None
+    """Of the projects that were asked for, those that are followed: others don't exist, or aren't the caller's. None:
+    all of the caller's are."""
     runs: list[V1RunSummary]
     fleets: list[V1FleetSummary]
     instances: list[V1Instance]

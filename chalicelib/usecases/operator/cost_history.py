@@ -10,7 +10,7 @@ from chalicelib.billing import ledger
 from chalicelib.billing.ledger import Amount, By, Series
 from chalicelib.domain import keys
 from chalicelib.domain.costs import KEPT
-from chalicelib.domain.instants import DAY, HOUR, SECOND, Micros, day_of
+from chalicelib.domain.instants import DAY, HOUR, SECOND, Micros, day_of, iso
 from chalicelib.domain.quotas import Quota
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.cost_days import rows
@@ -43,7 +43,7 @@ class CostView:
 
 
 def window(now: Micros, since: Micros | None, until: Micros | None, step: Micros) -> CostWindow:
-    """Raises WrongQuery for a time that is longer than what is kept or can be shown."""
+    """Raises WrongQuery for a time that is longer than what can be shown, or of which nothing is kept or known yet."""
     ends = now if until is None else until
     end = day_of(ends - 1) + DAY
     begin = day_of(max(0, end - (USUAL if step == DAY else DAY)) if since is None else since)
@@ -53,6 +53,13 @@ def window(now: Micros, since: Micros | None, until: Micros | None, step: Micros
         days, what = LONGEST[step] // DAY, "day by day" if step == DAY else "hour by hour"
         text = f"{what} at most {days} days are shown at once"
         raise WrongQuery([Problem(text, path="since", hint="choose a later `since`, or an earlier `until`")])
+    asked = "until" if since is None else "since"
+    if begin > now:
+        raise WrongQuery([Problem("that is in the future", path=asked, hint=f"it is {iso(now)}")])
+    oldest = day_of(now) + DAY - KEPT
+    if begin < oldest:
+        text = f"what a day cost is kept for {KEPT // DAY} days"
+        raise WrongQuery([Problem(text, path=asked, hint=f"there are figures from {iso(oldest)} on")])
     return CostWindow(begin, end, step)
 
 

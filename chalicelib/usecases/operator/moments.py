@@ -54,6 +54,9 @@ def marks(plane: RecordPorts, project: Project, since: Micros | None, until: Mic
     """Failures, interruptions, deployments and scaling of this time, oldest first; the newest if there are too many."""
     ends = plane.clock.now() if until is None else until
     begins = ends - SHOWN if since is None else since
+    if begins > ends:
+        hint = "choose an earlier `since`" if until is not None else f"it is {iso(ends)}"
+        raise WrongQuery([Problem("it begins after its end", path="since", hint=hint)])
     if ends - begins > LONGEST:
         raise WrongQuery([Problem("at most 48 hours are shown at once", path="since", hint="choose a later one")])
     low, high = sortable(max(0, begins - SPAN)), sortable(ends + 1)

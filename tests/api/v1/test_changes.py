@@ -193,6 +193,9 @@ def test_a_follower_sees_its_own_projects_only(rig: Rig) -> None:
         each.poll()
     assert (mine.names(), theirs.names(), every.names()) == ({"one"}, set(), {"one"})
     assert Follower(Client.of(rig), "&projects=lab").load() == [0]
+    asked = Follower(Client.of(rig, token=token), f"&projects=lab,nosuch,{rig.project.name}")
+    assert asked.poll()["projects"] == ["lab"] == asked.poll()["projects"], "the others aren't bob's, or don't exist"
+    assert Follower(ann).poll()["projects"] is None
     assert Follower(Client.of(rig, token=token), f"&projects={rig.project.name}").load() == [0]
 
 

@@ -193,3 +193,5 @@ def test_marks_are_what_failed_and_what_was_changed(stage: Virtual) -> None:
     assert get(stage, f"marks?until={iso(now(stage) - HOUR).replace('+00:00', 'Z')}")["items"] == []
     since = iso(now(stage) - 3 * DAY).replace("+00:00", "Z")
     assert "at most 48 hours" in json.dumps(get(stage, f"marks?since={since}", 422))
+    assert "begins after its end" in json.dumps(get(stage, "marks?since=2049-01-01T00:00:00Z", 422))
+    assert "begins after its end" in json.dumps(get(stage, f"marks?since=2049-01-01T00:00:00Z&until={since}", 422))

@@ -46,13 +46,14 @@ def follow(call: Call, query: ChangesQuery) -> Annotated[Answer, contract.V1Chan
     and each event's data is such a document; in AWS the first one is all."""
     kinds, names = _kinds(query.kinds), tuple(name for name in query.projects.split(",") if name)
     projects = projects_seen(call.plane.store, call.actor, names or None, call.token)
+    followed = sorted(project.name for project in projects) if names else None
     listing = cursors.listing(call.path, {"kinds": query.kinds, "projects": query.projects})
     place = None if query.cursor is None else _place(query.cursor, listing)
     news = Follow(call.plane, projects, kinds, lambda item: _shown(call, item)).after(place)
-    return answers.resource(call, _document(news, listing, tail=query.tail))
+    return answers.resource(call, _document(news, listing, followed, tail=query.tail))
 
 
-def _document(news: News, listing: str, *, tail: bool) -> contract.V1Changes:
+def _document(news: News, listing: str, followed: list[str] | None, *, tail: bool) -> contract.V1Changes:
     shown: dict[str, list[Any]] = {kind: [each for of, each in news.items if of == kind] for kind in KINDS}
     removed: dict[str, list[str]] = {kind: [each for of, each in news.gone if of == kind] for kind in KINDS}
     return cast(
@@ -60,6 +61,7 @@ def _document(news: News, listing: str, *, tail: bool) -> contract.V1Changes:
         {
             "reset": news.reset,
             "more": news.more,
+            "projects": followed,
             **shown,
             "removed": removed,
             "cursor": cursors.encode(listing, *_position(news.place)),
