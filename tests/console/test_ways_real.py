@@ -42,3 +42,12 @@ def test_a_chart_is_read_with_arrow_keys(signed_in: Tab) -> None:
     first = read()
     signed_in.keys("ArrowLeft")
     until("the value before", lambda: "requests/s: " in read() and read() != first)
+
+
+def test_a_part_that_couldnt_be_loaded_comes_once_the_machine_is_online(signed_in: Tab) -> None:
+    signed_in.allowed.append("ERR_INTERNET_DISCONNECTED")
+    signed_in.offline()
+    signed_in.go("#/main/offers")
+    signed_in.see("This part of the console couldn’t be loaded.")
+    signed_in.offline(False)
+    signed_in.heading("Offers")
