@@ -35,6 +35,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     settling: Settling | None = None
+    heard: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
             value = _handle(route, call)
         if isinstance(value, Answer):
             kind = {} if value.status in BODILESS else {"Content-Type": value.content_type}
-            return Reply(value.status, {**kind, **value.headers}, value.body, value.settling)
+            return Reply(value.status, {**kind, **value.headers}, value.body, value.settling, value.heard)
         return Reply(200, _JSON, encode(value, plane.limits.answer))
     except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
         return failure(error, route.path, f"{route.method} {route.path}")

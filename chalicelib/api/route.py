@@ -108,6 +108,7 @@ class Answer:
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     settling: Settling | None = None  # None: it is settled, or never changes by itself
+    heard: tuple[str, ...] = ()  # what an open stream of such answers waits for, as it is announced
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ thousand small objects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -131,6 +131,16 @@ class Polls:
         self._events.setdefault(instance_id, set()).add(event)
         return event
 
+    def turn(self, event: asyncio.Event, before: Collection[str], now: Collection[str]) -> None:
+        """Have the event listen to other nouns. It is set if one is new: that may have changed already."""
+        for noun in set(before) - set(now):
+            self.leave(noun, event)
+        new = set(now) - set(before)
+        for noun in new:
+            self._events.setdefault(noun, set()).add(event)
+        if new:
+            event.set()
+
     def leave(self, instance_id: str, event: asyncio.Event) -> None:
         waiting = self._events.get(instance_id)
         if waiting is not None:
@@ -249,24 +259,35 @@ class AsgiBridge:
 
     def _follows(self, head: RequestHead, exchange: AsgiExchange, caller: str) -> bool:
         """Is the request for a feed that stays open, and may there be another?"""
-        wanted = head.route.path == event_stream.PATH and event_stream.KIND in head.request.headers.get("accept", "")
-        return wanted and exchange.size == 0 and self._followers.takes(caller)
+        request = head.request
+        feed = head.route.path == event_stream.PATH and request.method == dispatch.READ and exchange.size == 0
+        return feed and event_stream.wanted(request.headers.get("accept", "")) and self._followers.takes(caller)
 
     async def _followed(self, head: RequestHead, exchange: AsgiExchange, caller: str, first: Reply) -> None:
+        heard: Collection[str] = ()
+
         async def ask(cursor: str) -> Reply:
             following = urlencode({**_fields(exchange.query), "cursor": cursor}).encode()
-            return await self._users.turns.run(caller, partial(self._call, fresh, following, b""))
+            reply = await self._users.turns.run(caller, partial(self._call, fresh, following, b""))
+            hear(reply.heard)
+            return reply
+
+        def hear(nouns: Collection[str]) -> None:
+            nonlocal heard
+            self._polls.turn(rung, heard, nouns)
+            heard = nouns
 
         headers = {name: value for name, value in head.request.headers.items() if name != "if-none-match"}
         fresh = head._replace(request=replace(head.request, headers=headers))
         exchange.wire.recognised()
-        rung = self._polls.listen(CHANGES)
-        rung.set()  # something may have been written since the first answer was made
+        rung = self._polls.listen(CHANGES)  # which is rung with all others, when rights change or the server ends
+        hear(first.heard)
         try:
             await exchange.unless_left(
                 self._followers.serve(caller, first, ask, exchange.wire, rung, lambda: self._polls.closed)
             )
         finally:
+            hear(())
             self._polls.leave(CHANGES, rung)
 
     async def _streamed(self, head: RequestHead, exchange: AsgiExchange, streams: StreamBroker) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, ClassVar
 
-from chalicelib.api.v1 import CHANGES, FLEETS
+from chalicelib.api.v1 import FLEETS, changes_in
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.keys import STATUS
@@ -263,8 +263,7 @@ class EmbeddedRoot(Root):
         refresh_door(self.door, changes)
         self.gateway_news.committed(changes)
         places = {change.key.pk for change in changes if change.key.sk == STATUS}
-        if self.journal.wrote(changes):
-            places.add(CHANGES)
+        places |= {changes_in(project) for project in self.journal.wrote(changes)}
         self.polls.changed([*places, FLEETS] if any(place.startswith(_OF_FLEETS) for place in places) else places)
 
     def _rights_changed(self) -> None:

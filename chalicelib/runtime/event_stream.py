@@ -1,15 +1,16 @@
 """Server-sent events: the feed of changes on a connection that stays open.
 
 Each event's data is what a poll would get, so a client reads both in the same way. A stream asks again when a commit is
-announced, and waits a moment first, because commits come in groups; and now and then without one, so that a caller
-whose token has expired meanwhile is found. Each time the caller is authorised anew.
+announced in one of its projects, and waits a moment first, because commits come in groups; and now and then without
+one, so that a caller whose token has expired meanwhile is found. Each time the caller is authorised anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -25,7 +26,24 @@ BEAT = 20.0  # seconds after which a silent stream shows that it lives, and asks
 MOST, MOST_EACH = 256, 12  # streams: of all callers, and of one. Others get an answer, and poll
 _HEAD = [(b"content-type", KIND.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+
 Ask = Callable[[str], Awaitable[Reply]]  # what has changed since a cursor
+
+
+def wanted(accept: str) -> bool:
+    """Does a caller that accepts these types of media want a stream at least as much as the document?"""
+    found: dict[str, float] = {}
+    for part in accept.split(","):
+        kind, *parameters = (each.strip().lower() for each in part.split(";"))
+        found[kind] = _quality(parameters)
+    document = next((found[each] for each in ("application/json", "application/*", "*/*") if each in found), 0.0)
+    return found.get(KIND, 0.0) > 0 and found[KIND] >= document
+
+
+def _quality(parameters: Sequence[str]) -> float:
+    text = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+    return float(text) if _QUALITY.fullmatch(text) else 0.0
 
 
 class Wire(Protocol):

@@ -31,14 +31,14 @@ class CommitJournal:
         self._notes: deque[tuple[int, str, str]] = deque(maxlen=length)  # place, project, unit
         self._end = 0
 
-    def wrote(self, changes: Sequence[Change]) -> bool:
-        """Note a commit. Returns whether somebody may want to know."""
+    def wrote(self, changes: Sequence[Change]) -> set[str]:
+        """Note a commit. Returns the projects whose followers may want to know."""
         found = dict.fromkeys(note for change in changes if isinstance(change, Put) for note in _notes(change.record))
         with self._lock:
             for project, unit in found:
                 self._end += 1
                 self._notes.append((self._end, project, unit))
-        return bool(found)
+        return {project for project, _ in found}
 
     def mark(self) -> str:
         return f"{self._boot}.{self._end}"

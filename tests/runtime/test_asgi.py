@@ -15,14 +15,18 @@ import pytest
 
 from chalicelib.api.dispatch import Reply, Request, RequestHead
 from chalicelib.api.route import Settling
+from chalicelib.api.v1 import changes_in
 from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, GRAIN, SMALL, AsgiBridge, Polls, together
+from chalicelib.runtime.event_stream import EventStreams
 from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.agents.gateway_sync import GATEWAYS
+from tests.harness.server import PATIENCE
 from tests.world.embedded import FakeWire, Inline
 
 MB = 2**20
 LIMIT = 8 * MB
+CHANGES_PATH = "/api/v1/changes"
 RUNS, SYNC, INFO = "/api/runs/list", "/agent/sync", "/api/server/get_info"
 GATEWAY_PATH = "/agent/gateway"
 TOKEN = {"authorization": "Bearer good"}
@@ -391,3 +395,61 @@ def test_who_doesnt_wait_is_answered_at_once() -> None:
 def test_a_server_that_ends_answers_with_what_there_is() -> None:
     client = answered(SettlingApp(reads=9), "GET", SETTLING.path, lambda polls: polls.close(), "wait=60")
     assert (client.status, client.headers[b"preference-applied"]) == (200, b"wait=60")
+
+
+@dataclass
+class Page(Client):
+    """Stays until it is told to leave, and notes what it is sent."""
+
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def receive(self) -> dict[str, Any]:
+        if self.sent:
+            await self.left.wait()
+            return {"type": "http.disconnect"}
+        self.sent = 1
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+
+@dataclass
+class Feed(FakeApp):
+    """The feed of changes: the cursor counts the questions. `project`: that of the caller."""
+
+    project: str = "mine"
+
+    def serve(self, head: RequestHead) -> Reply:
+        self.served.append(head.request)
+        body = orjson.dumps({"cursor": str(len(self.served)), "more": False})
+        return Reply(200, {"content-type": "application/json"}, body, heard=(changes_in(self.project),))
+
+
+async def questions(app: Feed, count: int) -> None:
+    while len(app.served) < count:
+        await asyncio.sleep(0)
+
+
+def test_a_commit_in_another_project_asks_nothing_for_a_stream() -> None:
+    async def followed() -> tuple[int, int, int]:
+        app, page = Feed(), Page()
+        bridge, polls = app.bridge_and_polls()
+        bridge._followers = EventStreams(0.0, 0.0)
+        polls.bind()
+        stream = asyncio.create_task(
+            one(bridge, CHANGES_PATH, page, {**TOKEN, "accept": "text/event-stream"}, method="GET")
+        )
+        await questions(app, 2)
+        polls.changed([changes_in("theirs")])
+        quiet = len(app.served)
+        app.project = "other"  # which the caller may see now, and not the first one any more
+        polls.ring_all()
+        await questions(app, 3)
+        await questions(app, 4)  # something in the new one may have changed already
+        polls.changed([changes_in("mine")])
+        moved = len(app.served)
+        polls.changed([changes_in("other")])
+        await questions(app, 5)
+        page.left.set()
+        await stream
+        return quiet, moved, len(polls._events)
+
+    assert asyncio.run(asyncio.wait_for(followed(), PATIENCE)) == (2, 4, 0)

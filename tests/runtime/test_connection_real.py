@@ -346,3 +346,17 @@ async def _sent_more_than_buffers_hold(reads: bool, loop: Paused) -> None:
         assert not lost.is_set(), "a client that has read everything was cut off"
         connection.leave()
     far.close()
+
+
+@pytest.mark.parametrize(
+    "method, accept",
+    [(b"HEAD", b"text/event-stream"), (b"GET", b"application/json, text/event-stream;q=0")],
+    ids=["only the head", "anything but a stream"],
+)
+def test_who_wants_no_stream_gets_an_answer_that_ends(patient: Listening, method: bytes, accept: bytes) -> None:
+    head, _, body = patient.ask(
+        method + b" /api/v1/changes HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer t\r\n"
+        b"Connection: close\r\nAccept: " + accept + b"\r\n\r\n"
+    ).partition(b"\r\n\r\n")
+    assert b" 200 " in head and b"application/json" in head and b"event-stream" not in head
+    assert body == (b"{}" if method == b"GET" else b"")

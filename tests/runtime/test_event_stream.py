@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from chalicelib.api.dispatch import Reply
-from chalicelib.runtime.event_stream import MOST_EACH, EventStreams
+from chalicelib.runtime.event_stream import MOST_EACH, EventStreams, wanted
 
 
 def reply(cursor: str, *, more: bool = False, status: int = 200) -> Reply:
@@ -92,3 +92,17 @@ def test_one_caller_has_a_few_streams_at_most() -> None:
         return (*full, streams.takes("ann"))
 
     assert asyncio.run(many()) == (False, True, True)
+
+
+def test_a_stream_is_for_who_wants_it_at_least_as_much_as_the_document() -> None:
+    for accept in ("text/event-stream", "text/event-stream, application/json", "*/*;q=0.1, Text/Event-Stream;q=0.5"):
+        assert wanted(accept), accept
+    for accept in (
+        "",
+        "*/*",
+        "application/json, text/event-stream;q=0",
+        "application/json, text/event-stream; q=0.5",
+        "text/event-stream-of-another-kind",
+        "text/event-stream;q=x",
+    ):
+        assert not wanted(accept), accept

@@ -13,7 +13,7 @@ from tests.world import nouns as b
 from tests.world.nouns import PROJECT
 
 
-def wrote(journal: CommitJournal, *found: Noun) -> bool:
+def wrote(journal: CommitJournal, *found: Noun) -> set[str]:
     return journal.wrote([nouns.put(noun) for noun in found])
 
 
@@ -33,7 +33,7 @@ def test_a_job_touches_its_run_and_a_machine_its_fleet() -> None:
 def test_a_follower_is_told_of_its_projects_only() -> None:
     journal, run = CommitJournal("boot"), b.run("train")
     before = journal.mark()
-    wrote(journal, run, b.run("other").with_(project_id="elsewhere"))
+    assert wrote(journal, run, b.run("other").with_(project_id="elsewhere")) == {PROJECT, "elsewhere"}
     assert units(journal, before) == {f"run/{run.id}"}
     found = journal.since(before, ["nothing"])
     assert found is not None and (found.units, found.mark) == (frozenset(), before)

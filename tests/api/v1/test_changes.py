@@ -3,7 +3,7 @@ of a process that is alone, and with the events of those that share a store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from chalicelib.store import nouns
 from chalicelib.store.announcing_store import AnnouncingStore
 from chalicelib.store.commit_journal import CommitJournal
 from chalicelib.store.history import LATE
+from chalicelib.store.port import Change
 from chalicelib.usecases.live.event_changes import SLICE
 from chalicelib.usecases.live.following import PAGE
 from tests.api.rig import Rig
@@ -44,7 +45,11 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     made = Rig.at(tmp_path)
     if request.param == "journal":
         journal = CommitJournal("boot")
-        store = AnnouncingStore(made.world.plane.store, journal.wrote)
+
+        def note(changes: Sequence[Change]) -> None:
+            journal.wrote(changes)
+
+        store = AnnouncingStore(made.world.plane.store, note)
         made.world.plane = replace(made.world.plane, store=store, journal=journal)
     yield made
     made.world.plane.store.close()

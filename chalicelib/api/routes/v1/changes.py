@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import ConfigDict, Field
 
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, asks
-from chalicelib.api.v1 import answers, cursors
+from chalicelib.api.v1 import answers, changes_in, cursors
 from chalicelib.api.wire.v1.gateways import gateway_summary_json
 from chalicelib.api.wire.v1.machines import fleet_summary_json, instance_json
 from chalicelib.api.wire.v1.runs import run_summary_json
@@ -50,7 +51,8 @@ def follow(call: Call, query: ChangesQuery) -> Annotated[Answer, contract.V1Chan
     listing = cursors.listing(call.path, {"kinds": query.kinds, "projects": query.projects})
     place = None if query.cursor is None else _place(query.cursor, listing)
     news = Follow(call.plane, projects, kinds, lambda item: _shown(call, item)).after(place)
-    return answers.resource(call, _document(news, listing, followed, tail=query.tail))
+    answer = answers.resource(call, _document(news, listing, followed, tail=query.tail))
+    return replace(answer, heard=tuple(changes_in(project.id) for project in projects))
 
 
 def _document(news: News, listing: str, followed: list[str] | None, *, tail: bool) -> contract.V1Changes:
