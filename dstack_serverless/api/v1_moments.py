@@ -40,7 +40,7 @@ def list_marks(
     until: str | None = UNSET,
 ) -> Request[contract.V1Marks]:
     """Failures, interruptions, deployments and scaling, oldest first: of the last 24 hours, unless the query says
-    otherwise. Of more than a thousand the newest.
+    otherwise. In a long history the newest, and from where to go on.
 
     For members of the project.
     """

@@ -5,17 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.moments import EVERY, LARGEST, InstanceThen, JobThen, Moment, RunThen, State
 from chalicelib.engine.moments import newest, state_of, store_moment
 from chalicelib.engine.read import Reader
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
+from chalicelib.usecases.operator.moments import PAGE, PAGES, marks
 from tests.api.rig import Rig, submit, task
 
 pytestmark = pytest.mark.slow
@@ -95,3 +99,39 @@ def test_one_that_was_stored_before_there_were_parts_is_read(rig: Rig) -> None:
     moment, parts = Moment.of(rig.project.id, rig.world.now(), State())
     body = nouns.put(moment).record.body
     assert b"parts" not in body and parts == [] and state_of(Reader(rig.world.store), moment) == State()
+
+
+def test_marks_of_a_long_history_are_read_bit_by_bit(rig: Rig) -> None:
+    """Each once, and no answer reads more than its pages; two are in one record, and some at the ends of pages."""
+    plane, clock = rig.world.plane, rig.world.clock
+    began, wanted, new = clock.now(), [], []
+    for number in range(2 * (PAGE * PAGES + 200)):
+        failed = number % 100 in (0, 99)
+        event = Event(
+            id=f"{number:08}",
+            project_id=rig.project.id,
+            at=began + 1000 + number // 2 * 4000 + number % 2 * 400,
+            type=EventType.status,
+            before="running",
+            after="failed" if failed else "done",
+            targets=(Target(type="run", id=f"r{number}", name="run"),),
+        )
+        wanted += [event.id] if failed else []
+        new.append(nouns.put(event))
+    for start in range(0, len(new), 80):
+        plane.store.commit(new[start : start + 80])
+    clock.pass_(60)
+    queries: list[int] = []
+
+    class Watched:
+        def query(self, *args: Any, **more: Any) -> Any:
+            queries.append(1)
+            return plane.store.query(*args, **more)
+
+    watched: Any = SimpleNamespace(store=Watched(), clock=clock)
+    found, until, answers = [], None, 0
+    while answers == 0 or until is not None:
+        page = marks(watched, rig.project, began, until)
+        found = [mark.event.id for mark in page.items] + found
+        until, answers = page.next_until, answers + 1
+    assert found == wanted and answers == 2 and len(queries) <= 2 * PAGES

@@ -70,4 +70,4 @@ def test_the_schedule_stores_moments_and_the_api_tells_states(stage: Virtual) ->
     at = iso(plane.clock.now() - 1100 * 1_000_000).replace("+00:00", "Z")
     found = call(stage, "GET", f"/api/v1/projects/main/state?at={at}")
     assert [run["status"] for run in found["runs"]] == ["running"] and found["final"]
-    assert call(stage, "GET", "/api/v1/projects/main/marks") == {"items": []}
+    assert call(stage, "GET", "/api/v1/projects/main/marks") == {"items": [], "next_until": None}

@@ -78,3 +78,5 @@ class V1Mark(TypedDict):
 class V1Marks(TypedDict):
     items: list[V1Mark]
     """Oldest first."""
+    next_until: Date | None
+    """Where it is set, earlier ones weren't looked for: ask again with this as `until`."""

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from chalicelib.api.requests import At, RequestBody
 from chalicelib.api.route import Answer, Call, asks
 from chalicelib.api.v1 import answers
-from chalicelib.api.wire.v1.moments import mark_json, state_json
+from chalicelib.api.wire.v1.moments import marks_json, state_json
 from chalicelib.usecases.operator import moments
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ def get_state(call: Call, query: StateQuery) -> Annotated[Answer, contract.V1Sta
 @asks(MarkQuery)
 def list_marks(call: Call, query: MarkQuery) -> Annotated[Answer, contract.V1Marks]:
     """Failures, interruptions, deployments and scaling, oldest first: of the last 24 hours, unless the query says
-    otherwise. Of more than a thousand the newest."""
+    otherwise. In a long history the newest, and from where to go on."""
     found = moments.marks(call.plane, call.tenant, query.since, query.until)
-    return answers.resource(call, {"items": [mark_json(mark) for mark in found]})
+    return answers.resource(call, marks_json(found))

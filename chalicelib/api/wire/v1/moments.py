@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.moments import InstanceThen, JobThen, RunThen, State
-from chalicelib.usecases.operator.moments import Mark
+from chalicelib.usecases.operator.moments import Mark, Marks
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -66,7 +66,14 @@ def _instance_json(instance: InstanceThen, fleet: str | None) -> contract.V1Inst
     }
 
 
-def mark_json(mark: Mark) -> contract.V1Mark:
+def marks_json(marks: Marks) -> contract.V1Marks:
+    return {
+        "items": [_mark_json(mark) for mark in marks.items],
+        "next_until": None if marks.next_until is None else iso(marks.next_until),
+    }
+
+
+def _mark_json(mark: Mark) -> contract.V1Mark:
     target = mark.event.targets[0]
     return {
         "at": iso(mark.event.at),

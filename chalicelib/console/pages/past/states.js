@@ -2,7 +2,7 @@
 import { get } from "../../data/api.js";
 import { usePolling } from "../../data/live.js";
 import { useEffect, useState } from "../../kit/preact.js";
-import { STEP, instantText } from "../../lib/past.js";
+import { DAY, STEP, instantText } from "../../lib/past.js";
 
 /** @typedef {import("../../types").Past} Past */
 
@@ -43,12 +43,25 @@ export function usePast(project, at) {
   return { ...found, loading: found.at !== at };
 }
 
+const PAGES = 8; // of marks, of a project in which very much happens
+
+/** @param {string} project @returns {Promise<import("../../types").Mark[]>} */
+async function marksOf(project) {
+  const url = `/projects/${encodeURIComponent(project)}/marks`, since = new Date(Date.now() - DAY).toISOString();
+  let page = await get(url, { since }), found = page.items;
+  for (let read = 1; page.next_until && read < PAGES; read += 1) {
+    page = await get(url, { since, until: page.next_until });
+    found = [...page.items, ...found];
+  }
+  return found;
+}
+
 /** What happened in the last day. @param {string} project @returns {import("../../types").Mark[]} */
 export function useMarks(project) {
   const [marks, setMarks] = useState(/** @type {import("../../types").Mark[]} */ ([]));
   usePolling(async () => {
-    const page = await get(`/projects/${encodeURIComponent(project)}/marks`).catch(() => null);
-    if (page) setMarks(page.items); // without marks the slider still works
+    const found = await marksOf(project).catch(() => null);
+    if (found) setMarks(found); // without marks the slider still works
   }, 60, [project]);
   return marks;
 }
