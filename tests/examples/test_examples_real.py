@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.harness import loops
 from tests.harness.gates import Gate, gate
 from tests.harness.ports import free_port
 from tests.harness.server import ROOT, Server, processes_of, until
@@ -34,7 +35,7 @@ SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PYTHON.exists(), reason="`make test` installs the packages into .venvs/examples"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts the folders that are volumes here"),
+    loops.needed,  # for the volumes
 ]
 
 
@@ -44,10 +45,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     flags = ("--fake-cloud", "--fake-cloud-name", "aws", "--no-local-fleet")
     one = Server(tmp_path_factory.mktemp("examples") / "home", flags=flags, env=env)
     one.home.mkdir()
-    with contextlib.closing(one):
-        one.start()
-        applied(one, "cloud-fleet.dstack.yml", lambda config: config.update(nodes="0..4"))
-        yield one
+    try:
+        with contextlib.closing(one):
+            one.start()
+            applied(one, "cloud-fleet.dstack.yml", lambda config: config.update(nodes="0..4"))
+            yield one
+    finally:
+        loops.give_back(one.home)  # the volumes, which outlive their runs and this server
 
 
 def applied(server: Server, name: str, change: Callable[[dict[str, Any]], Any] = bool, *flags: str) -> str:
