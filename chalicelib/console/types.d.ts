@@ -27,6 +27,7 @@ export type Metrics = Schemas["V1Metrics"];
 export type Project = Schemas["V1Project"];
 export type Member = Schemas["V1Member"];
 export type User = Schemas["V1User"];
+export type Caller = Schemas["V1Caller"];
 export type Secret = Schemas["V1SecretSummary"];
 export type Backend = Schemas["V1Backend"];
 export type Quota = Schemas["V1Quota"];
@@ -35,7 +36,7 @@ export type Mark = Schemas["V1Mark"];
 export type ProblemDetails = Schemas["V1Problem"];
 
 export type Role = Member["role"];
-export type Verb = "run" | "fleets" | "manage" | "administer" | "server" | "create_project";
+export type Verb = "run" | "run_all" | "fleets" | "gateways" | "costs" | "manage" | "administer" | "server" | "people";
 export type Kind = "runs" | "fleets" | "instances" | "volumes" | "gateways";
 export interface Items {
   runs: RunSummary;

@@ -274,6 +274,8 @@ from chalicelib.contract.v1.moments import (
 from chalicelib.contract.v1.people import (
     V1Backend as V1Backend,
     V1Backends as V1Backends,
+    V1Caller as V1Caller,
+    V1CallerToken as V1CallerToken,
     V1Limits as V1Limits,
     V1Member as V1Member,
     V1MemberPage as V1MemberPage,

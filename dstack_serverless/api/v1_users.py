@@ -61,8 +61,8 @@ def create(
     )
 
 
-def me() -> Request[contract.V1User]:
-    """The caller.
+def me() -> Request[contract.V1Caller]:
+    """The caller, and what the access token may do with which they call.
 
     For any active user.
     """

@@ -63,12 +63,24 @@ test('a few letters find what begins with them first', () => {
 });
 
 test('roles have what they need, and global admins everything', () => {
-  assert.equal(may('run', 'user', false), true);
-  assert.equal(may('manage', 'user', false), false);
-  assert.equal(may('administer', 'manager', false), false);
-  assert.equal(may('server', 'admin', false), false);
-  assert.equal(may('server', null, true), true);
-  assert.equal(may('run', null, false), false);
+  const asked = (...given) => may(given[0], 'main', ...given.slice(1));
+  assert.equal(asked('run', 'user', false), true);
+  assert.equal(asked('manage', 'user', false), false);
+  assert.equal(asked('administer', 'manager', false), false);
+  assert.equal(asked('server', 'admin', false), false);
+  assert.equal(may('server', null, null, true), true);
+  assert.equal(asked('run', null, false), false);
+});
+
+test('an access token has its verbs in its projects, and what no token may isn’t offered', () => {
+  const reader = { verbs: ['read'], projects: [] }, runner = { verbs: ['read', 'run', 'server'], projects: ['main'] };
+  assert.equal(may('run', 'main', 'admin', true, reader), false);
+  assert.equal(may('costs', 'main', 'manager', false, reader), true);
+  assert.equal(may('run', 'main', 'user', false, runner), true);
+  assert.equal(may('run', 'other', 'user', false, runner), false);
+  assert.equal(may('server', null, null, true, runner), false);
+  assert.equal(may('people', null, null, true, { verbs: ['read', 'run', 'fleets', 'project', 'server'], projects: [] }), false);
+  assert.equal(may('people', null, null, true), true);
 });
 
 test('problems of both kinds say what was wrong', () => {

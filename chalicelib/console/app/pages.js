@@ -24,7 +24,7 @@ export const PAGES = [
   { name: "offers", title: "Offers", icon: "offers", key: "p", of: "project", load: more("Offers") },
   { name: "events", title: "Events", icon: "events", key: "e", of: "project", load: more("Events") },
   { name: "past", title: "Time travel", icon: "clock", key: "t", of: "project", load: more("Past") },
-  { name: "costs", title: "Costs", icon: "costs", key: "c", of: "project", shown: (session, project) => session.can("manage", project), load: more("Costs") },
+  { name: "costs", title: "Costs", icon: "costs", key: "c", of: "project", shown: (session, project) => session.can("costs", project), load: more("Costs") },
   { name: "all-costs", title: "Costs of all projects", icon: "costs", of: "server", hidden: true, load: more("AllCosts") },
   { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", load: more("Settings") },
   { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), load: more("Users") },

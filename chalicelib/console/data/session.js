@@ -6,7 +6,7 @@ import { store } from "../lib/store.js";
 import { all, endToken, get, once } from "./api.js";
 import { dropToken, isKept, isOwn, setToken, token } from "./token.js";
 
-/** @typedef {import("../types").User} User */
+/** @typedef {import("../types").Caller} User */
 /** @typedef {import("../types").Project} Project */
 /** @typedef {{user: User | null, projects: Project[], roles: Record<string, string | null>}} State */
 /** @typedef {{user: User, projects: Project[], role: (project: string | null) => string | null,
@@ -105,6 +105,6 @@ function sessionOf({ user, projects, roles }) {
     projects,
     role,
     knows: (project) => admin || project === null || project in roles, // what they may do there
-    can: (verb, project = null) => may(verb, role(project), admin),
+    can: (verb, project = null) => may(verb, project, role(project), admin, user?.token),
   };
 }

@@ -103,6 +103,18 @@ class V1User(TypedDict):
     created_at: Date
 
 
+class V1CallerToken(TypedDict):
+    verbs: list[str]
+    """What it may do."""
+    projects: list[str]
+    """Those that it is for; none: all of the user's."""
+
+
+class V1Caller(V1User):
+    token: V1CallerToken | None
+    """The access token that was sent, such as a page's of the console; null for the user's own, or a sign-on's."""
+
+
 class V1NewUser(V1User):
     token: str | None
     """Shown this once: the answer to a repeated request hasn't got it."""

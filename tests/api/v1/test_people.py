@@ -125,7 +125,10 @@ def test_users(rig: Rig) -> None:
     assert ann["token"] and again == {**ann, "token": None}
     own = Client.of(rig, token=ann["token"])
     me = own.ok("GET", "/api/v1/users/me")
-    assert (me["name"], me["role"], "token" in me) == ("ann", "user", False)
+    assert (me["name"], me["role"], me.pop("token")) == ("ann", "user", None)
+    made = rig.ok("/api/users/access_tokens/create", {"name": "ci", "verbs": ["run"]}, token=ann["token"])
+    held = Client.of(rig, token=made["token"]).ok("GET", "/api/v1/users/me")["token"]
+    assert held == {"verbs": ["read", "run"], "projects": []}
     assert own.ok("GET", "/api/v1/users/ann") == me and own.refused("GET", "/api/v1/users/admin")[0] == 403
     assert [user["name"] for user in own.ok("GET", "/api/v1/users")["items"]] == ["ann"]
     first = api.ok("GET", "/api/v1/users?limit=1")

@@ -12,7 +12,7 @@ from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.writes import Nothing, WriteQuery, as_sent, changed, created, gone, still, write
-from chalicelib.api.wire.v1.people import user_json, user_path
+from chalicelib.api.wire.v1.people import caller_json, user_json, user_path
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import GlobalRole, User
 from chalicelib.store import nouns
@@ -53,9 +53,9 @@ def list_all(call: Call, query: PageQuery) -> Annotated[Answer, contract.V1UserP
     return answers.cut(call, query, rows, lambda user: (user.created_at, user.id), user_json)
 
 
-def me(call: Call) -> Annotated[Answer, contract.V1User]:
-    """The caller."""
-    return answers.resource(call, user_json(call.actor))
+def me(call: Call) -> Annotated[Answer, contract.V1Caller]:
+    """The caller, and what the access token may do with which they call."""
+    return answers.resource(call, caller_json(call.actor, call.token))
 
 
 def get(call: Call) -> Annotated[Answer, contract.V1User]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chalicelib.domain.access_tokens import AccessToken
 from chalicelib.domain.backends import Configured
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project, ProjectRole, Secret, User
@@ -52,6 +53,13 @@ def backend_json(backend: Configured, project_name: str) -> contract.V1Backend:
         "config": shown(backend),
         "changed_at": iso(backend.changed_at),
     }
+
+
+def caller_json(user: User, token: AccessToken | None) -> contract.V1Caller:
+    held: contract.V1CallerToken | None = None
+    if token is not None:
+        held = {"verbs": [verb.value for verb in token.verbs], "projects": [each.name for each in token.projects]}
+    return {**user_json(user), "token": held}
 
 
 def user_json(user: User) -> contract.V1User:

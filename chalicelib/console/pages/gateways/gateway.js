@@ -82,7 +82,7 @@ function Replicas({ gateway }) {
 /** @param {{gateway: GatewaySummary, services: number}} props */
 function Delete({ gateway, services }) {
   const { can } = useSession(gateway.project);
-  if (!can("administer", gateway.project) || gateway.status === "deleting") return null;
+  if (!can("gateways", gateway.project) || gateway.status === "deleting") return null;
   const remove = async () => {
     const text = services > 0 ? `${counted(services, "service")} can't be reached by their names any more.` : "No service has a name here now.";
     if (!(await confirm({ title: `Delete the gateway ${gateway.name}?`, text, action: "Delete", danger: true, typed: services > 0 ? gateway.name : undefined }))) return;

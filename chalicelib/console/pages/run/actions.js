@@ -17,7 +17,7 @@ import { stopEffect } from "./cost.js";
 /** @param {{run: Run, reload: () => Promise<void>}} props */
 export function Actions({ run, reload }) {
   const { can, user } = useSession(run.project);
-  const mine = user?.name === run.user ? can("run", run.project) : can("manage", run.project);
+  const mine = user?.name === run.user ? can("run", run.project) : can("run_all", run.project);
   const clone = can("run", run.project) && html`<${Button} icon="copy" href=${link(run.project, "launch", { from: run.name })}>Clone<//>`;
   if (!mine) return clone;
   if (hasEnded(run)) {

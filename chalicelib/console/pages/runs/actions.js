@@ -35,7 +35,7 @@ export function Chosen({ runs, project, onDone }) {
   const { can, user } = useSession(project);
   const [busy, setBusy] = useState(false);
   if (runs.length === 0) return null;
-  const own = runs.filter((run) => can("run", run.project) && (run.user === user.name || can("manage", run.project)));
+  const own = runs.filter((run) => can("run", run.project) && (run.user === user.name || can("run_all", run.project)));
   const act = async (/** @type {Action} */ action) => {
     const fitting = own.filter(action.fits);
     if (!(await asked(action, fitting))) return;

@@ -33,7 +33,7 @@ export default function Users({ query }) {
   const users = useLoaded(() => all("/users"), []);
   const [form, setForm] = useState(/** @type {"add" | User | null} */ (null));
   const [shown, setShown] = useState(/** @type {Shown | null} */ (null));
-  const admin = can("server");
+  const admin = can("people"), deletes = can("server");
   const text = (query.q ?? "").toLowerCase();
   const rows = (users.value ?? []).filter((user) => `${user.name} ${user.email ?? ""} ${user.role}`.toLowerCase().includes(text));
   const add = async (/** @type {any} */ { name, role, email }) => {
@@ -52,7 +52,7 @@ export default function Users({ query }) {
     { key: "status", title: "Status", width: 9, wide: true, value: (/** @type {User} */ user) => (user.active ? "active" : "inactive"), cell: (/** @type {User} */ user) => html`<${Status} value=${user.active ? "active" : "stopped"} text=${user.active ? "active" : "inactive"} />` },
     { key: "email", title: "E-mail", wide: true, value: (/** @type {User} */ user) => user.email, cell: (/** @type {User} */ user) => user.email ?? html`<span class="soft">–</span>` },
     { key: "created", title: "Since", width: 7, wide: true, value: (/** @type {User} */ user) => Date.parse(user.created_at), cell: (/** @type {User} */ user) => html`<${Ago} at=${user.created_at} />` },
-    ...(admin ? [buttons((/** @type {User} */ user) => html`<${Menu} title="" label=${`What to do with ${user.name}`} icon="more" kind="plain small" items=${menuOf(user, me, { onEdit: setForm, onToken: setShown, reload: users.reload })} />`, 4)] : []),
+    ...(admin || deletes ? [buttons((/** @type {User} */ user) => html`<${Menu} title="" label=${`What to do with ${user.name}`} icon="more" kind="plain small" items=${menuOf(user, me, admin, deletes, { onEdit: setForm, onToken: setShown, reload: users.reload })} />`, 4)] : []),
   ];
   return html`<${Page} title="Users" actions=${admin && html`<${Button} kind="primary" icon="launch" onClick=${() => setForm("add")}>Add a user<//>`}>
     ${users.error ? html`<${Failed} error=${users.error} retry=${users.reload} />` : users.value === null ? html`<${Loading} />` : html`<div>
@@ -72,8 +72,8 @@ const fields = (user) => [
   { key: "email", label: "E-mail", type: "email", start: user?.email ?? "" },
 ];
 
-/** @param {User} user @param {User} me @param {{onEdit: (user: User) => void, onToken: (shown: Shown) => void, reload: () => void}} act */
-function menuOf(user, me, { onEdit, onToken, reload }) {
+/** @param {User} user @param {User} me @param {boolean} admin @param {boolean} deletes @param {{onEdit: (user: User) => void, onToken: (shown: Shown) => void, reload: () => void}} act */
+function menuOf(user, me, admin, deletes, { onEdit, onToken, reload }) {
   const other = user.name !== me.name;
   const after = (/** @type {Promise<boolean>} */ done) => done.then((yes) => yes && reload());
   const renew = async () => {
@@ -81,10 +81,12 @@ function menuOf(user, me, { onEdit, onToken, reload }) {
     onToken({ name: user.name, token: made.creds.token });
   };
   return [
-    { title: "Change", icon: "settings", onSelect: () => onEdit(user) },
-    ...(other ? [
+    ...(admin ? [{ title: "Change", icon: "settings", onSelect: () => onEdit(user) }] : []),
+    ...(admin && other ? [
       { title: "New token", icon: "key", onSelect: () => void askAndDo({ title: `Give ${user.name} a new token?`, text: "The old one, and all sign-ons of theirs, end at once.", action: "Give a new one", danger: true }, renew, `${user.name} has a new token.`) },
       { title: user.active ? "Deactivate" : "Activate", icon: user.active ? "stop" : "check", onSelect: () => void after(askAndDo({ title: `${user.active ? "Deactivate" : "Activate"} ${user.name}?`, text: user.active ? "Their tokens are refused until they are active again. Runs go on." : "Their tokens work again.", action: user.active ? "Deactivate" : "Activate", danger: user.active }, () => send("PATCH", pathOf(user.name), { active: !user.active }), `${user.name} is ${user.active ? "inactive" : "active"}.`)) },
+    ] : []),
+    ...(deletes && other ? [
       { title: "Delete", icon: "trash", danger: true, onSelect: () => void after(askAndDo({ title: `Delete ${user.name}?`, text: "Their tokens and keys go, and their name stays in events and costs.", action: "Delete", danger: true }, () => send("DELETE", pathOf(user.name)), `${user.name} is deleted.`)) },
     ] : []),
   ];
