@@ -128,7 +128,7 @@ def test_what_is_applied_by_keys_is_applied_once(server: Server, signed_in: Tab)
     before = runs()
     tab.fill("Configuration", text)
     tab.keys("Control+Enter")  # nothing is known of it yet, so nothing happens
-    tab.see(css=".plan[aria-busy=false] .button.primary:enabled")
+    tab.see(css=".launch:has(.plan[aria-busy=false]) .button.primary:enabled")
     assert runs() == before
     tab.keys("Control+Enter", "Control+Enter", "Control+Enter")
     tab.gone(label="Configuration")
