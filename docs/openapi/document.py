@@ -162,11 +162,17 @@ def _parts(rows: list[Row]) -> Iterator[tuple[Any, Any]]:
             yield (found.name, "query"), found.query
 
 
+def _id_of(route: Route, found: Declared) -> str:
+    """Each is one path's alone: generated clients are made of them. Files in folders have a path for each depth."""
+    depth = route.path.count("/{") if found.name == "console.file" else 1
+    return found.name.replace(".", "_") + (f"_{depth}" if depth > 1 else "")
+
+
 def _operation(route: Route, found: Declared, types: Types, examples: Mapping[str, Schema]) -> Schema:
     example = examples.get(found.name, {})
     parameters, body = [*_parameters(route, found, types), *_headers(route, found)], _body(found, types, example)
     return {
-        "operationId": found.name.replace(".", "_"),
+        "operationId": _id_of(route, found),
         "tags": [_tag(found)],
         "summary": found.text.partition(".")[0] if is_v1(route.path) or route.path == "/" else _summary(route),
         "description": "\n\n".join(filter(None, (found.text, CALLERS[route.access]))),

@@ -26,6 +26,8 @@ FOLDER = Path(__file__).parents[2] / "dstack_serverless" / "api"
 LEFT_OUT = (  # pages, and what isn't one answer
     *(
         "console_file",
+        "console_file_2",
+        "console_file_3",
         "console_page",
         "console_signed_on",
         "documents_page",

@@ -30,7 +30,9 @@ def test_the_document_is_up_to_date() -> None:
 
 def operations() -> dict[str, Any]:
     paths = document()["paths"].values()
-    return {operation["operationId"]: operation for path in paths for operation in path.values()}
+    found = [operation for path in paths for operation in path.values()]
+    assert len({operation["operationId"] for operation in found}) == len(found), "generated clients are made of these"
+    return {operation["operationId"]: operation for operation in found}
 
 
 @pytest.mark.slow

@@ -404,7 +404,7 @@ def test_init_makes_it_known_and_writes_nothing(apply: Dstack, plane: Plane, wor
     assert ended.code == 0 and ended.out.startswith(f"Registered {FAR} as app-"), ended
     assert plane.paths() == ["/repos/init"] and not (work / ".dstack.yml").exists()
     ended = apply("init", "-P", ".", "--schema")
-    assert ended.code == 2 and "--schema sets up this folder" in ended.err
+    assert ended.code == 2 and "--schema and --skill set up this folder" in ended.err
 
 
 # --- what is said when it can't be -----------------------------------------------------------------------------------
