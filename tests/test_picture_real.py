@@ -14,7 +14,7 @@ from tests.test_picture import shown
 # What is seen only if one looks in time: a busy machine may show the end of a short job before its beginning.
 PASSING = re.compile(
     r"(?m)^(submitted|(provisioning|pulling|running|terminating) on .*|(Attached to|Not attached:|The connection to) .*"
-    r"|  ssh .*)\n"
+    r"|  ssh .*|In the console: .*)\n"
 )
 
 
