@@ -37,9 +37,9 @@ class File:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def file(name: str) -> File | None:
+def file(name: str, bundled: Path = BUNDLED) -> File | None:
     """The file that is served at `/console/{name}`; None if there is none."""
-    return _bundle(BUNDLED).get(name) if BUNDLED.is_dir() else _source(name)  # sources may change at any time
+    return _bundle(bundled).get(name) if bundled.is_dir() else _source(name)  # sources may change at any time
 
 
 @cache
@@ -66,10 +66,10 @@ def _media(name: str) -> str:
     return MEDIA[Path(name).suffix]
 
 
-def index() -> File:
+def index(bundled: Path = BUNDLED) -> File:
     """The page."""
-    if BUNDLED.is_dir():
-        return _index(_bundle(BUNDLED)[INDEX])
+    if bundled.is_dir():
+        return _index(_bundle(bundled)[INDEX])
     return _index(File((FOLDER / INDEX).read_bytes(), None, _media(INDEX)))
 
 

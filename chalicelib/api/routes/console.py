@@ -16,7 +16,7 @@ HTML, FILE = console.MEDIA[".html"], console.MEDIA[".js"]
 
 def page(call: Call) -> Annotated[Answer, HTML]:
     """The console, to use in a browser."""
-    return _to(call, console.index())
+    return answered(call, console.index())
 
 
 def file(call: Call) -> Annotated[Answer, FILE, HTTPStatus.OK, HTTPStatus.NOT_FOUND]:
@@ -25,10 +25,10 @@ def file(call: Call) -> Annotated[Answer, FILE, HTTPStatus.OK, HTTPStatus.NOT_FO
     found = console.file(name)
     if found is None:
         raise NoSuchFile("The console has no such file.", hint="It may be another version's: load the page again.")
-    return _to(call, found)
+    return answered(call, found)
 
 
-def _to(call: Call, file: console.File) -> Answer:
+def answered(call: Call, file: console.File) -> Answer:
     """The file, compressed if the browser can read that; or nothing where it has the file already."""
     etag = etags.of(file.content)
     headers = {**file.headers, "ETag": f"W/{etag}", "Vary": "Accept-Encoding"}  # weak: compressed or not

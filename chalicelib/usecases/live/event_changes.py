@@ -25,19 +25,19 @@ from chalicelib.store.listing import all_of
 from chalicelib.store.port import Record, Store
 
 SLICE: Micros = 5 * SECOND  # of the time that a digest is for
-MOST = 1_000  # records of events that are read for one answer, the newest
+MOST = 1_000
 _DIGEST = 6  # characters
 _MARK = re.compile(rf"([0-9]{{1,16}})\.([0-9]{{1,16}})\.((?:[0-9a-f]{{{2 + _DIGEST}}})*)")
 _SHOWN = ("run", "fleet", "instance", "volume", "gateway")
 
 
 class EventChanges:
-    """`ChangeLog` made of events."""
+    """`ChangeLog` made of events. `most`: as many of their records as are read for one answer, the newest."""
 
     exact = False
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, most: int = MOST) -> None:
+        self._store, self._clock, self._most = store, clock, most
 
     def mark(self) -> str:
         now = self._clock.now()
@@ -51,9 +51,9 @@ class EventChanges:
         had = _digests(first, parts[3])
         found = self._newest(projects, first * SLICE)
         slices = defaultdict[int, list[Record]](list)
-        for record in found[:MOST]:
+        for record in found[: self._most]:
             slices[_slice(keys.event_at(record.key))].append(record)
-        if len(found) > MOST:
+        if len(found) > self._most:
             oldest = _slice(keys.event_at(found[-1].key))
             if oldest >= _slice(made):
                 return None  # more than that is new
@@ -73,7 +73,7 @@ class EventChanges:
             all_of(self._store, "main", keys.events_of(project), low=sortable(since), reverse=True)
             for project in sorted(projects)
         )
-        return list(islice(merge(*lists, key=lambda record: keys.event_at(record.key), reverse=True), MOST + 1))
+        return list(islice(merge(*lists, key=lambda record: keys.event_at(record.key), reverse=True), self._most + 1))
 
 
 def _slice(at: Micros) -> int:

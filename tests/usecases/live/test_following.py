@@ -29,7 +29,7 @@ from chalicelib.store.history import LATE, HistoryStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.live import event_changes
+from chalicelib.usecases.live.event_changes import EventChanges
 from chalicelib.usecases.live.following import CHECK, Follow, Following
 from chalicelib.usecases.live.items import Item
 from tests.world import nouns as b
@@ -190,10 +190,16 @@ def test_nothing_old_comes_from_an_index_that_lags(tmp_path: Path) -> None:
     assert follower.runs == town.truth()
 
 
-def test_who_follows_a_busy_plane_gets_each_change_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def busy(folder: Path) -> Town:
+    """Few events are read for an answer there."""
+    town = Town(folder, 1, alone=False)
+    town.plane = replace(town.plane, journal=EventChanges(town.store, town.clock, most=12))
+    return town
+
+
+def test_who_follows_a_busy_plane_gets_each_change_once(tmp_path: Path) -> None:
     """More is written within the time in which commits may be late than is read for an answer."""
-    monkeypatch.setattr(event_changes, "MOST", 12)
-    town = Town(tmp_path, 1, alone=False)
+    town = busy(tmp_path)
     for _ in range(3):
         town.submit()
     follower = Follower(town)
@@ -205,11 +211,8 @@ def test_who_follows_a_busy_plane_gets_each_change_once(tmp_path: Path, monkeypa
         assert not follower.poll() and follower.runs == town.truth()
 
 
-def test_who_was_away_while_more_was_written_than_is_read_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_changes, "MOST", 12)
-    town = Town(tmp_path, 1, alone=False)
+def test_who_was_away_while_more_was_written_than_is_read_begins_again(tmp_path: Path) -> None:
+    town = busy(tmp_path)
     town.submit()
     follower = Follower(town)
     follower.poll()
