@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chalicelib.contract import bodies
 
 SYSTEM = "system"  # the actor of events of the control plane itself; no user has this name
-LATE = 30.0  # seconds between a change and the commit of its event, at most
+LATE = 120.0  # seconds between a change and the commit of its event, at most
 
 WHAT = "Show what happened to runs, jobs, fleets and instances."
 app = new_group(WHAT, invoke_without_command=True)

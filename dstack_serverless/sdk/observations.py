@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 EVENTS = Order(at="recorded_at", after="prev_recorded_at")
-LATE = timedelta(seconds=30)  # between a change and the commit of its event, at most
+LATE = timedelta(minutes=2)  # between a change and the commit of its event, at most
 PAUSE = 2.0  # seconds between looks for news
 ANYTHING = {"cpu": "1..", "memory": "0..", "gpu": {"count": "0.."}, "disk": None}
 

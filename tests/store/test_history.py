@@ -4,6 +4,7 @@ through."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -13,9 +14,11 @@ from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
-from chalicelib.store.history import LARGEST, SPAN, HistoryStore, events_in
+from chalicelib.store.history import LARGEST, LATE, SPAN, HistoryStore, events_in
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Delete, Put, Record, Store
+from cli.commands import event as following
+from dstack_serverless.sdk import observations
 from tests.store.contract import StoreContract, add, record
 from tests.world.time import NOW
 
@@ -96,3 +99,9 @@ def test_events_are_never_altered() -> None:
     (found,) = store.query("main", keys.events_of("p")).records
     store.commit([Put(Record(found.key, 2, found.body, due=None), expect=1)])  # a record as a whole passes through
     assert [each.id for each in events_in(store.query("main", keys.events_of("p")).records[0])] == ["a", "b"]
+
+
+def test_whoever_follows_events_waits_as_long_for_late_ones() -> None:
+    """The command line and the SDK are installed without a server, so they can't import its limit."""
+    assert following.LATE == LATE / SECOND
+    assert timedelta(microseconds=LATE) == observations.LATE
