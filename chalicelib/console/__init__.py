@@ -37,7 +37,7 @@ class File:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def file(name: str, bundled: Path = BUNDLED) -> File | None:
+def file(name: str, bundled: Path) -> File | None:
     """The file that is served at `/console/{name}`; None if there is none."""
     return _bundle(bundled).get(name) if bundled.is_dir() else _source(name)  # sources may change at any time
 
@@ -66,7 +66,7 @@ def _media(name: str) -> str:
     return MEDIA[Path(name).suffix]
 
 
-def index(bundled: Path = BUNDLED) -> File:
+def index(bundled: Path) -> File:
     """The page."""
     if bundled.is_dir():
         return _index(_bundle(bundled)[INDEX])

@@ -16,13 +16,13 @@ HTML, FILE = console.MEDIA[".html"], console.MEDIA[".js"]
 
 def page(call: Call) -> Annotated[Answer, HTML]:
     """The console, to use in a browser."""
-    return answered(call, console.index())
+    return answered(call, console.index(console.BUNDLED))
 
 
 def file(call: Call) -> Annotated[Answer, FILE, HTTPStatus.OK, HTTPStatus.NOT_FOUND]:
     """A file that the console's page loads."""
     name = "/".join(call.params.values())
-    found = console.file(name)
+    found = console.file(name, console.BUNDLED)
     if found is None:
         raise NoSuchFile("The console has no such file.", hint="It may be another version's: load the page again.")
     return answered(call, found)
