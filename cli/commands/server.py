@@ -1,26 +1,23 @@
-"""`dstack server`: starts the embedded control plane (`chalicelib.runtime`), and shows facts about a running one."""
+"""`dstack server`: starts the embedded control plane (`chalicelib.runtime`).
+
+Its commands are in modules of their own, named in `COMMANDS`: each has an `app` whose commands join this group.
+"""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from chalicelib.errors import Refused
-from cli.connection import calls
-from cli.connection.session import Session, open_session
+from cli.commands import server_info
 from cli.main import other_dstack
-from cli.screen.parameters import JsonOption, ProjectOption, command, epilog, new_group
-from cli.screen.render import as_json
+from cli.screen.parameters import epilog, new_group
 from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
-from cli.tables.costs import bill_of, cost_table
-from cli.tables.usage import retention_text, subscriptions_table, usage_table
 
-if TYPE_CHECKING:
-    from chalicelib import contract
-
+COMMANDS = (server_info,)
 # The modules of the packages in the extra `server`; uvloop may be missing.
 NEEDED = ("acme", "authlib", "cryptography", "httptools", "paramiko", "requests", "urllib3", "uvicorn")
 HELP = """\
@@ -183,45 +180,5 @@ def _admin_token(here: Terminal, token: str | None) -> str | None:
     return here.secret(token, "--token") if token else None
 
 
-CostOption = Annotated[bool, typer.Option("--cost", help="Show what the server itself costs a month in AWS, and why.")]
-
-
-@command(
-    app, "info", "dstack server info", "dstack server info --cost", "dstack server info --json | jq '.parts[].bytes'"
-)
-def info(
-    ctx: typer.Context, *, cost: CostOption = False, project: ProjectOption = None, json_wanted: JsonOption = False
-) -> None:
-    """Show how much space a server's data takes, and how long it keeps what nobody uses.
-
-    It is the project's server, and only its global admins may see this.
-    """
-    session = open_session(ctx, project)
-    if cost:
-        _show_cost(session, json_wanted)
-        return
-    found = calls.server_get_usage(session.client)
-    if json_wanted:
-        shown: contract.ServerInfoDocument = {"shape": 1, **found}
-        session.terminal.print(as_json(shown))
-        return
-    if found["parts"]:
-        session.show(usage_table(found))
-    else:
-        session.terminal.warn("This server keeps its data in AWS, whose console shows the sizes.")
-    session.terminal.print(retention_text(found["days"], session.terminal.width, session.terminal.colour))
-    if found.get("subscriptions"):  # an older server has none
-        session.terminal.print()
-        session.show(subscriptions_table(found["subscriptions"]))
-
-
-def _show_cost(session: Session, json_wanted: bool) -> None:
-    found = calls.server_get_cost(session.client)
-    if json_wanted:
-        shown: contract.ServerCostDocument = {"shape": 1, **found}
-        session.terminal.print(as_json(shown))
-    elif not found["billed"]:
-        session.terminal.print("This server runs on your own machine, so nobody bills its calls.")
-    else:
-        session.show(cost_table(found))
-        session.terminal.print(bill_of(found))
+for module in COMMANDS:
+    app.add_typer(module.app)
