@@ -14,6 +14,8 @@ class ServerInfo(TypedDict):
 
 class Health(TypedDict):
     status: str
+    server: str
+    """Which one this is: the same for all addresses of one installation, and another's differs."""
 
 
 class StoragePart(TypedDict):

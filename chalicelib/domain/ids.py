@@ -20,6 +20,11 @@ def derive(seed: str, kind: str, *parts: object) -> str:
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
 
 
+def server_mark(install_id: str) -> str:
+    """What the server of an installation shows to whoever asks for its health, so that hosts know it from others."""
+    return derive(install_id, "server")
+
+
 def is_id(text: str) -> bool:
     try:
         return str(uuid.UUID(text)) == text.lower()

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from chalicelib.domain.ids import server_mark
 from chalicelib.errors import Transient, Unfit
 from chalicelib.hosts import reachability
 from chalicelib.hosts.connection import HostConnection, HostLogin, HostLogins, Ran
@@ -46,7 +47,7 @@ class HeadRelays:
             missing = tuple(_lacks(host, head.user))
             if missing:
                 raise Unfit(f"its head node {head} can't relay its calls: " + "; ".join(map(str, missing)))
-            if _as_root(connection, host, reachability.reach(self.server_url)).status:
+            if _as_root(connection, host, reachability.reach(self.server_url, server_mark(self.install_id))).status:
                 raise Unfit(f"nor can its head node {head}")
         return f"[{address}]:{self._port(address)}" if ":" in address else f"{address}:{self._port(address)}"
 

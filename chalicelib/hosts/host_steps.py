@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib.domain import keys
 from chalicelib.domain.contacts import Contact, HeadRelay
+from chalicelib.domain.ids import server_mark
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.workflows import Workflow
@@ -69,7 +70,7 @@ class HostSteps:
     # --- adding ------------------------------------------------------------------------------------------------------
 
     def _inspect(self, instance: Instance, workflow: Workflow) -> Mapping[str, str]:
-        with self._at(instance, inspection_script(self.server_url), again=True) as at:
+        with self._at(instance, inspection_script(self.server_url, server_mark(self.install_id)), again=True) as at:
             now = self.clock.now() // SECOND
             report = replace(at.report, owner="") if self._ended(at) else at.report
             _fit(lacks(report, at.login.user, self._owner(instance), self._held(instance, at), now))
@@ -141,7 +142,7 @@ class HostSteps:
             if relay is None:
                 raise Bug(f"{instance.name} has no head node that could relay its calls")
             self._relays.set_up(self._head(instance, at.contact, relay), relay.address, instance.id)
-            ran = at.run(reachability.reach(self.server_url, relay.address), timeout=30.0)
+            ran = at.run(reachability.reach(self.server_url, server_mark(self.install_id), relay.address), timeout=30.0)
             if ran.status:
                 raise Transient(
                     f"it can't reach {self.server_url} through its head node at {relay.address} ({ran.last_line}); "

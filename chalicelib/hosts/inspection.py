@@ -70,10 +70,10 @@ _SYSTEMD = r"""
 """
 
 
-def inspection_script(server_url: str = "") -> str:
+def inspection_script(server_url: str = "", mark: str = "") -> str:
     """The inspection script. With a server's URL, the host also tries to reach it."""
     return _script(
-        f"{_OWNER}{_FORWARDING}{probe_command(server_url)}\n",
+        f"{_OWNER}{_FORWARDING}{probe_command(server_url, mark)}\n",
         VERSION,
         r"""
 set -- $(uname -sm)

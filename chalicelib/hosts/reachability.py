@@ -32,7 +32,7 @@ def line(made):
         if not more: break
         said += more
     return said.partition(b"\\n")[0].strip()
-def reach(host, port, name, call):
+def reach(host, port, name, call, mark):
     if name:
         import socket, ssl
         made = socket.create_connection((host, int(port)), 5)
@@ -40,8 +40,15 @@ def reach(host, port, name, call):
     else:
         made = connected(host, int(port))
     made.sendall(call.encode())
-    if not line(made).startswith(b"HTTP/"):
+    said = b""
+    while len(said) < 20000:
+        more = made.recv(4000)
+        if not more: break
+        said += more
+    if not said.startswith(b"HTTP/"):
         sys.exit("no HTTP server answers there")
+    if mark.encode() not in said and said[9:10] != b"5" and said[9:12] != b"429":
+        sys.exit("another server answers there")
 """
 
 _PROBE = f"""
@@ -68,24 +75,28 @@ if sys.argv[1:]:
 VERSION = """python3 -I -S -c 'import sys; print("python=%d.%d" % sys.version_info[:2])' 2>/dev/null"""
 
 
-def probe_command(server_url: str = "") -> str:
-    """A command that runs all probes; the one for the server only with a URL."""
+def probe_command(server_url: str = "", mark: str = "") -> str:
+    """A command that runs all probes; the one for the server, which shows this mark, only with a URL."""
     return (
-        shlex.join(["python3", "-I", "-S", "-c", _PROBE, *(_call(server_url) if server_url else ())]) + " 2>/dev/null"
+        shlex.join(["python3", "-I", "-S", "-c", _PROBE, *(_call(server_url, mark) if server_url else ())])
+        + " 2>/dev/null"
     )
 
 
-def reach(server_url: str, relay: str = "") -> str:
-    """A command that succeeds if the server responds over the route that the agent uses. Any HTTP response will do; the
-    end of the error output says why there is none. `relay`: the address at which a head node relays calls."""
+def reach(server_url: str, mark: str, relay: str = "") -> str:
+    """A command that succeeds if the server with this mark responds over the route that the agent uses; the end of the
+    error output says why it doesn't. `relay`: the address at which a head node relays calls.
+
+    At an address that means another place on each machine, such as 127.0.0.1:3000, a host may well have a server of its
+    own. A response that says that the server is busy or failing shows no mark, and is taken for the server's."""
     program = f"{_REACH}reach(*sys.argv[1:])"
-    return "exec " + shlex.join(["python3", "-I", "-S", "-c", program, *_call(server_url, relay)])
+    return "exec " + shlex.join(["python3", "-I", "-S", "-c", program, *_call(server_url, mark, relay)])
 
 
-def _call(server_url: str, relay: str = "") -> tuple[str, str, str, str]:
-    """Host and port to connect to, the name in the server's certificate, and the request to send."""
+def _call(server_url: str, mark: str, relay: str = "") -> tuple[str, str, str, str, str]:
+    """Host and port to connect to, the name in the server's certificate, the request to send, and the mark."""
     url = urlsplit(server_url)
     port = url.port or (443 if url.scheme == "https" else 80)
     host, _, via = relay.rpartition(":") if relay else (url.hostname or "", "", str(port))
     call = f"GET {url.path.rstrip('/')}/healthcheck HTTP/1.1\r\nHost: {url.netloc}\r\nConnection: close\r\n\r\n"
-    return host.strip("[]"), via, url.hostname or "" if url.scheme == "https" else "", call
+    return host.strip("[]"), via, url.hostname or "" if url.scheme == "https" else "", call, mark

@@ -167,12 +167,15 @@ class AsgiBridge:
         door: Door | None = None,
         probes: Probes | None = None,
         requests: RequestLog | None = None,
+        install_id: str = "",
     ) -> None:
         self._probes, self._requests = probes, requests
         self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
         self._streams, self._door, self._followers = streams, door, event_stream.EventStreams()
-        self._health = HealthEndpoint(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
+        self._health = HealthEndpoint(
+            lambda head: agents.turns.run("", partial(self._call, head, b"", b"")), install_id
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

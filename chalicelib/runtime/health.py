@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 
 from chalicelib.api.dispatch import Reply, RequestHead
+from chalicelib.api.wire.server import health_json
 from chalicelib.runtime.lanes import Busy
 
 PATH = "/healthcheck"
@@ -21,9 +22,9 @@ _HEADERS = {"content-type": "application/json"}
 
 
 class HealthEndpoint:
-    def __init__(self, check: Callable[[RequestHead], Awaitable[Reply]]) -> None:
+    def __init__(self, check: Callable[[RequestHead], Awaitable[Reply]], install_id: str) -> None:
         self._check = check
-        self._last = Reply(200, _HEADERS, orjson.dumps({"status": "running"}))
+        self._last = Reply(200, _HEADERS, orjson.dumps(health_json(install_id)))
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 

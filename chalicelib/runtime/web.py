@@ -60,6 +60,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             agents,
             root.polls,
             has_news=has_news,
+            install_id=root.install_id,
             on_ready=ready,
             streams=root.streams,
             door=root.door,

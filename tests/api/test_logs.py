@@ -388,7 +388,7 @@ def test_bad_filters_are_refused(rig: Rig, fields: dict[str, Any]) -> None:
 
 def test_the_server_says_who_it_is_without_a_token(rig: Rig) -> None:
     assert rig.call("/api/server/get_info", token=None).json == {"server_version": "0.22.5"}
-    assert rig.call("/healthcheck", token=None, method="GET").json == {"status": "running"}
+    assert rig.call("/healthcheck", token=None, method="GET").json["status"] == "running"
 
 
 def test_the_room_that_a_server_takes_is_shown_to_its_admins_only(tmp_path: Path) -> None:

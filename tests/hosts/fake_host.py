@@ -92,7 +92,7 @@ class FakeConnection:
     def _script(self, script: str) -> Ran:
         host, files = self.host, self.host.files
         if "/healthcheck" in script:
-            to, _, _, call = shlex.split(script)[-4:]
+            to, _, _, call, _ = shlex.split(script)[-5:]
             straight = f"Host: {to}\r\n" in call
             return Ran(0, "", "") if (host.reaches if straight else host.relayed) else Ran(1, "", "refused")
         if claimed := re.search(r"printf %s (\S+) >", script):

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
+from chalicelib.api.wire.server import health_json
+from chalicelib.domain.ids import server_mark
 from chalicelib.hosts.inspection import SHORT, HostReport, inspection_script, lacks, parse_report
 from chalicelib.hosts.reachability import ENGINE, reach
 
@@ -169,6 +172,10 @@ def test_a_host_may_say_anything_and_little_of_it_is_repeated() -> None:
     assert len("; ".join(map(str, lacks(seen, "me", "ours/1")))) < 3000
 
 
+MARK = server_mark("ours")
+OURS = b"HTTP/1.1 200 OK\r\n\r\n" + orjson.dumps(health_json("ours"))
+
+
 @contextlib.contextmanager
 def serving_banner(banner: bytes, path: str = "") -> Iterator[int]:
     """The port of whatever says that to everybody. `path`: of a socket, instead."""
@@ -197,17 +204,24 @@ def serving_banner(banner: bytes, path: str = "") -> Iterator[int]:
 
 
 @pytest.mark.slow
-def test_any_http_server_is_reached_and_nothing_else() -> None:
+def test_the_server_is_reached_and_no_other() -> None:
+    """At 127.0.0.1, say, a host may well have an HTTP server of its own."""
+
     def reached(server: str, relay: str = "") -> str:
-        done = subprocess.run(["sh", "-c", reach(server, relay)], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["sh", "-c", reach(server, MARK, relay)], capture_output=True, text=True, timeout=120)
         return "yes" if done.returncode == 0 else done.stderr
 
-    with serving_banner(b"HTTP/1.1 503 Busy\r\n\r\n") as web, serving_banner(b"220 mail\r\n") as mail:
+    ours, foreign = OURS, b"HTTP/1.1 200 OK\r\n\r\n" + orjson.dumps(health_json("another"))
+    with serving_banner(ours) as web, serving_banner(foreign) as other, serving_banner(b"220 mail\r\n") as mail:
         assert reached(f"http://127.0.0.1:{web}/below") == "yes"
         assert reached("http://plane.invalid", f"127.0.0.1:{web}") == "yes", "the head node knows the way"
+        assert "another server answers there" in reached(f"http://127.0.0.1:{other}")
         assert "no HTTP server answers there" in reached(f"http://127.0.0.1:{mail}")
         assert "SSL" in reached(f"https://127.0.0.1:{web}")
     assert "refused" in reached(f"http://127.0.0.1:{web}")
+    for busy, found in ((b"503 Busy", True), (b"429 Too Many Requests", True), (b"404 Not Found", False)):
+        with serving_banner(b"HTTP/1.1 " + busy + b"\r\n\r\n") as web:
+            assert (reached(f"http://127.0.0.1:{web}") == "yes") is found, busy
 
 
 def inspected(script: str) -> HostReport:
@@ -218,9 +232,9 @@ def inspected(script: str) -> HostReport:
 
 @pytest.mark.slow
 def test_the_look_tries_to_reach_the_server() -> None:
-    with serving_banner(b"HTTP/1.1 200 OK\r\n\r\n") as web, serving_banner(b"220 mail\r\n") as mail:
+    with serving_banner(OURS) as web, serving_banner(b"220 mail\r\n") as mail:
         for port, reaches in ((web, True), (mail, False)):
-            seen = inspected(inspection_script(f"http://127.0.0.1:{port}"))
+            seen = inspected(inspection_script(f"http://127.0.0.1:{port}", MARK))
             assert seen.complete and seen.python and seen.reaches is reaches
         assert not inspected(inspection_script()).reaches
 

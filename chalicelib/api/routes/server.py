@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chalicelib.api.route import Call
-from chalicelib.api.wire.server import cost_json, info_json, usage_json
+from chalicelib.api.wire.server import cost_json, health_json, info_json, usage_json
 from chalicelib.domain import keys
 from chalicelib.usecases.operator import costs, server
 
@@ -31,4 +31,4 @@ def get_cost(call: Call) -> contract.ServerCost:
 def healthcheck(call: Call) -> contract.Health:
     """A server that can read its store is healthy."""
     call.plane.store.get(keys.project_name("main"))
-    return {"status": "running"}
+    return health_json(call.plane.install_id)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.billing import plane as billed
 from chalicelib.billing.plane import PRICES, CostLine
+from chalicelib.domain.ids import server_mark
 from chalicelib.domain.instants import iso
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.subscriptions import Subscription
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 def info_json() -> contract.ServerInfo:
     return {"server_version": SERVED_VERSION}
+
+
+def health_json(install_id: str) -> contract.Health:
+    return {"status": "running", "server": server_mark(install_id)}
 
 
 def usage_json(usage: ServerUsage) -> contract.ServerUsage:
