@@ -52,8 +52,8 @@ class Runs(Stage):
         return self.named(place.instance_id)
 
     def named(self, instance_id: str) -> Instance:
-        found = self.place.plane.read.fleet_views(b.PROJECT, [instance_id])[0].instances
-        return next(each for each in found if each.id == instance_id)
+        fleets = self.place.plane.read.fleet_views(b.PROJECT, [instance_id])
+        return next(each for fleet in fleets for each in fleet.instances if each.id == instance_id)
 
     def reports(self, run: Run) -> None:
         """Its machine's agent is there."""
@@ -236,6 +236,26 @@ def test_a_machine_that_vanishes_gives_its_disk_back(stage: Runs) -> None:
     stage.until(lambda: stage.job(run).reason is not None, step=MINUTE)
     stage.until(lambda: stage.states == [], step=MINUTE)
     assert stage.plugged() == []
+
+
+def test_a_spot_machine_that_is_gone_is_waited_for_by_nobody(stage: Runs) -> None:
+    """Not by itself though its job has a disk there, and so not by the job, by the disk or by the next attempt."""
+    stage.place.fleet("spot", nodes="0..3", spot_policy="spot")
+    run = stage.start(spot_policy="spot", fleets=["spot"], retry={"on_events": ["interruption"], "duration": "1h"})
+    stage.reports(run)
+    stage.until(lambda: stage.states == [ATTACHED])
+    stage.after(MINUTE)
+    first, gone = stage.job(run), stage.machine(run)
+    stage.cloud.lose(next(handle.id for handle in gone.handles if handle.kind == "vm"))
+    stage.place.save(stage.place.again(b.presence_of(gone)).with_(seen_until=stage.place.at))
+    stage.place.woken.append(f"instance/{gone.id}")
+    began = stage.place.at
+    stage.until(lambda: stage.job(run).assignment is not None and stage.job(run).id != first.id)
+    stage.until(lambda: stage.states == [ATTACHED])
+    assert stage.place.at - began < MINUTE
+    assert stage.place.again(gone).status is InstanceStatus.terminated
+    assert stage.place.again(first).reason is JobReason.interrupted_by_no_capacity
+    assert stage.attachments[0].instance_id == stage.machine(run).id != gone.id
 
 
 def test_a_silent_host_keeps_its_disk_until_its_machine_is_gone(stage: Runs) -> None:

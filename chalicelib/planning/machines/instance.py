@@ -502,18 +502,19 @@ class InstancePass:
 
     def _detaching(self) -> tuple[bool, Micros | None]:
         """Does it wait for its volumes to be detached, and until when at most (None: not known yet)? They are detached
-        once no job uses them. Since they outlive the machine, it doesn't wait long after the end of its last job."""
-        known = self.instance.detach_by
+        once no job uses them. Since they outlive the machine, it doesn't wait long after the end of its last job, and
+        not at all once its provider has taken it: nothing is left that could unmount them."""
+        known, taken_at = self.instance.detach_by, self.instance.taken_back_at
         if (
             not self.instance.disks
             or self.instance.offer.is_container
             or not (self.instance.handles or self.instance.started_at)
+            or any(each is not None and each <= self.now for each in (known, taken_at))
         ):
             return False, known
         if users := self._disk_users():
             return any(job.kill_at is None or self.now < job.kill_at + TO_DETACH for job in users), None
-        detach_by = self.now + TO_DETACH if known is None else known
-        return self.now < detach_by, detach_by
+        return True, self.now + TO_DETACH if known is None else known
 
     def _disk_users(self) -> list[Job]:
         """Jobs that may use its disks until they are killed; none if the machine is silent, because it can't stop

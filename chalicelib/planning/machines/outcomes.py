@@ -226,7 +226,7 @@ class _InstanceOutcome(InstancePass):
         until = max(soonest, seen.reclaim_at or 0) if seen.interrupted and seen.state != "gone" else None
         self.instance = interrupt(self.draft, self.instance, until, seen.message)
         if seen.state == "gone":
-            self.instance = self.instance.with_(due_at=self.now)
+            self.instance = self.instance.with_(due_at=self.now, detach_by=self.now)
             self.terminating()  # its disk or address may be left
 
     # --- released ----------------------------------------------------------------------------------------------------

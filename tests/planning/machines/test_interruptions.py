@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.jobs import Mounted
 from chalicelib.domain.offers import OfferTerms
 from chalicelib.planning.kernel.purchases import Describe, Seen, Terminate
 from chalicelib.planning.machines.instance import TO_BE_WARNED
@@ -55,6 +58,38 @@ def test_a_notice_of_the_cloud_leaves_time_and_an_end_leaves_none() -> None:
     plan = gone.outcome(Seen("x", 0, "gone"))
     assert gone.instance.taken_back_at is None
     assert effects(plan) == [Terminate]
+
+
+def with_a_disk(status: str, **fields: Any) -> World:
+    """A spot machine with a disk of a job that hasn't stopped, and with an agent that was heard of just now."""
+    handles = (Handle(kind="vm", id="v1"),)
+    world = World(status, offer=SPOT, due_at=b.NOW, disks=("disk",), handles=handles, started_at=b.NOW, **fields)
+    (job,) = world.with_job("terminating").jobs
+    assert job.assignment is not None
+    mounts = (Mounted(id="disk", name="data", path="/data"),)
+    world.jobs = (job.with_(assignment=job.assignment.with_(volumes=mounts), kill_at=b.NOW + HOUR),)
+    return world.reported(promise=b.DAY)
+
+
+def test_nobody_can_unmount_the_disks_of_a_machine_that_is_gone_so_nothing_waits_for_that() -> None:
+    gone = with_a_disk("busy")
+    gone.now += b.MINUTE
+    assert effects(gone.outcome(Seen("x", 0, "gone"))) == [Terminate]
+    assert effects(gone.decide()) == [], "it has been asked for"
+    gone.left()
+    assert gone.instance.status is InstanceStatus.terminated
+    before_its_time = with_a_disk("terminating", taken_back_at=b.NOW + HOUR)
+    before_its_time.now += b.MINUTE
+    assert effects(before_its_time.decide()) == []
+    assert effects(before_its_time.outcome(Seen("x", 0, "gone"))) == [Terminate]
+
+
+def test_disks_are_unmounted_until_the_machine_is_taken_and_no_longer() -> None:
+    world = with_a_disk("terminating", taken_back_at=b.NOW + b.MINUTE)
+    world.now = b.NOW + b.MINUTE - 1
+    assert effects(world.decide()) == []
+    world.now += 1
+    assert effects(world.decide()) == [Terminate]
 
 
 BLOCK = b.offer().with_(terms=OfferTerms(reservation="cr-1", ends_at=b.NOW + HOUR))
