@@ -68,6 +68,8 @@ def main(folder: Path) -> None:
         if step % EVERY == 0 or step == STEPS:
             save(folder, step, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
             print(f"step {step}: loss {loss.item():.6f}", flush=True)
+    counted = optimizer.state[model.module.weight]["step"]  # by Adam itself, through every checkpoint
+    print(f"node {rank} ends: the model has made {int(counted)} steps", flush=True)
     dist.destroy_process_group()
 
 

@@ -12,15 +12,19 @@ import os
 import re
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.launch import LocalLauncher
+from chalicelib.backends.simulated.state import FolderResources
 from tests.harness import loops
 from tests.harness.gates import Gate, gate
 from tests.harness.ports import free_port
@@ -94,10 +98,12 @@ def test_a_night_finds_what_the_last_one_left(server: Server) -> None:
 
 
 def test_spot_training_goes_on_where_both_nodes_were(server: Server, tmp_path: Path) -> None:
+    """After the processes of one of them have died, and after its machine has been taken away."""
     for name in ("volume-0", "volume-1", "fleet"):
         applied(server, f"spot/{name}.dstack.yml")
-    with gate() as held:
-        (tmp_path / "data.py").write_text(waiting((EXAMPLES / "spot" / "data.py").read_text(), held))
+    with gate() as first, gate() as second:
+        data = waiting((EXAMPLES / "spot" / "data.py").read_text(), {35: first, 55: second})
+        (tmp_path / "data.py").write_text(data)
 
         def change(config: dict[str, Any]) -> None:
             config["env"] = [f"MASTER_PORT={free_port()}", *config["env"][1:]]
@@ -105,31 +111,53 @@ def test_spot_training_goes_on_where_both_nodes_were(server: Server, tmp_path: P
 
         applied(server, "spot/train.dstack.yml", change, "-d")
         until("both to have saved step 30", lambda: said_by_both(server, "step 30: "))
-        first = [job["job_submissions"][-1]["id"] for job in run_of(server, "spot")["jobs"]]
         killed(server, 1)
         until("both to go on", lambda: said_by_both(server, "begins after step 30"))
-        assert first != [job["job_submissions"][-1]["id"] for job in run_of(server, "spot")["jobs"]]
-        held.open()
+        first.open()
+        until("both to have saved step 50", lambda: said_by_both(server, "step 50: "))
+        taken = taken_away(server, 1)
+        until("both to go on", lambda: said_by_both(server, "begins after step 50"))
+        assert taken not in [job["job_provisioning_data"]["instance_id"] for job in submissions(server, -1)]
+        lost = submissions(server, -2)[1]
+        assert lost["job_provisioning_data"]["instance_id"] == taken
+        assert lost["termination_reason"] == "interrupted_by_no_capacity", lost
+        second.open()
         assert wait_for(server, "spot", "done", "failed", "terminated")["status"] == "done", logs_of(server, "spot")
     for log in logs_of(server, "spot"):
-        assert re.findall(r"step (\d+): ", log) == ["40", "50", "60"]
+        assert re.findall(r"step (\d+): ", log) == ["60"] and "the model has made 60 steps" in log
     resumed = [losses(log)[-1] for log in logs_of(server, "spot")]
     assert sorted(resumed) == pytest.approx(sorted(losses(alone(tmp_path))[-2:]), rel=1e-4)
 
 
-def waiting(data: str, held: Gate) -> str:
-    """The same data, but batch 35 comes once the gate is open."""
+def taken_away(server: Server, node: int) -> str:
+    """The machine of this node of `spot` goes, with all that runs there and without a word, as a cloud takes one back.
+    Returns its instance."""
+    folder = server.data / "fake-cloud"
+    launcher = LocalLauncher(folder / "machines", server.url, Path())
+    cloud = FakeCloud(lambda: time.time_ns() // 1000, store=FolderResources(folder / "resources"), launcher=launcher)
+    instance: str = submissions(server, -1)[node]["job_provisioning_data"]["instance_id"]
+    (machine,) = [body for body in cloud.machines() if dict(body["tags"])["dstack-instance"] == instance]
+    cloud.lose(machine["id"])
+    assert not (folder / "machines" / machine["id"]).exists()
+    return instance
+
+
+def waiting(data: str, held: Mapping[int, Gate]) -> str:
+    """The same data, but these batches come once their gates are open."""
     line = "    import torch\n"
     assert line in data
-    wait = f"    if step == 35:\n        import os\n\n        os.system({held.command!r})\n"
-    return data.replace(line, wait + line)
+    gates = {step: each.command for step, each in held.items()}
+    return data.replace(line, f"{line}    import os\n\n    os.system({gates}.get(step, 'true'))\n")
+
+
+def submissions(server: Server, which: int) -> list[dict[str, Any]]:
+    """Of both nodes of `spot`; -1: the newest."""
+    return [job["job_submissions"][which] for job in run_of(server, "spot")["jobs"]]
 
 
 def said_by_both(server: Server, words: str) -> bool:
-    jobs = run_of(server, "spot")["jobs"]
-    return all(job["job_submissions"][-1]["status"] == "running" for job in jobs) and all(
-        words in log for log in logs_of(server, "spot")
-    )
+    are_running = all(job["status"] == "running" for job in submissions(server, -1))
+    return are_running and all(words in log for log in logs_of(server, "spot"))
 
 
 def losses(log: str) -> list[float]:
