@@ -57,8 +57,9 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py .venvs/openai tests/serving/openai.lock
 	@touch $@
 
-.venvs/examples/.installed: tests/examples/requirements.txt
-	@$(PYTHON) -m venv .venvs/examples && .venvs/examples/bin/python -m pip --disable-pip-version-check install --quiet -r $<
+.venvs/examples/.installed: tests/examples/packages.lock tests/examples/cpu.lock tests/examples/pypi.lock
+	@$(PYTHON) .ci/venv.py .venvs/examples tests/examples/packages.lock
+	@$(PYTHON) .ci/venv.py .venvs/examples tests/examples/cpu.lock >/dev/null 2>&1 || $(PYTHON) .ci/venv.py .venvs/examples tests/examples/pypi.lock
 	@touch $@
 
 .venvs/smg/.installed: tests/agent/smg.lock
