@@ -32,6 +32,10 @@ PRICE = f"dstack_instance_price_dollars_per_hour{{{MACHINE}}}"
 BUSY = f"dstack_instance_busy_blocks{{{MACHINE}}}"
 USE = f'dstack_job_gpu_usage_ratio{{{PROJECT},dstack_run_name="train",dstack_user_name="ada",dstack_gpu_num="0"}}'
 
+EVENTS, MISSES, TARGET = (
+    f'dstack_objective_{name}{{objective="answers"}}' for name in ("events_total", "misses_total", "target_ratio")
+)
+
 # The series, a value a minute for five hours, with which an alert fires, and those with which it nearly does.
 FIRES: dict[str, dict[str, str]] = {
     "DstackServerDown": {UP: "0x300"},
@@ -44,6 +48,8 @@ FIRES: dict[str, dict[str, str]] = {
     "DstackMachinesIdle": {PRICE: "2x300", BUSY: "0x300"},
     "DstackGpusUnused": {USE: "0.01x300"},
     "DstackScrapeSlow": {'scrape_duration_seconds{job="dstack"}': "12x300"},
+    "DstackObjectiveFailing": {EVENTS: "0+100x300", MISSES: "0+2x300", TARGET: "0.999x300"},
+    "DstackObjectiveSlipping": {EVENTS: "0+100x300", MISSES: "0+1x300", TARGET: "0.999x300"},
 }
 QUIET: dict[str, dict[str, str]] = {
     "DstackServerDown": {UP: "1x300"},
@@ -56,6 +62,8 @@ QUIET: dict[str, dict[str, str]] = {
     "DstackMachinesIdle": {PRICE: "2x300", BUSY: "1x300"},
     "DstackGpusUnused": {USE: "0.5x300"},
     "DstackScrapeSlow": {'scrape_duration_seconds{job="dstack"}': "2x300"},
+    "DstackObjectiveFailing": {EVENTS: "0+100x300", MISSES: "0+1x300", TARGET: "0.999x300"},
+    "DstackObjectiveSlipping": {EVENTS: "0+1000x300", MISSES: "0+1x300", TARGET: "0.999x300"},
 }
 
 
@@ -93,6 +101,8 @@ LABELS: dict[str, dict[str, str]] = {
     "DstackMachinesIdle": {"dstack_project_name": "main"},
     "DstackGpusUnused": {"dstack_project_name": "main", "dstack_run_name": "train", "dstack_user_name": "ada"},
     "DstackScrapeSlow": {"job": "dstack"},
+    "DstackObjectiveFailing": {"objective": "answers"},
+    "DstackObjectiveSlipping": {"objective": "answers"},
 }
 VALUES = {"DstackMachinesIdle": "2", "DstackScrapeSlow": "12"}
 

@@ -21,7 +21,7 @@ from chalicelib.contract.observations import Series
 from chalicelib.contract.offers import Availability, FloatRange, IntRange, Offer, OffersAge, OffersAsked
 from chalicelib.contract.projects import Export, Import, Member, Quota, Secret
 from chalicelib.contract.runs import Run
-from chalicelib.contract.server import ServerCost, ServerUsage
+from chalicelib.contract.server import ServerCost, ServerSlo, ServerUsage
 from chalicelib.contract.specs import RequiredResources
 from chalicelib.contract.users import AccessToken, PublicKey, User
 from chalicelib.contract.volumes import Volume
@@ -233,6 +233,12 @@ class ServerCostDocument(ServerCost):
     shape: Literal[1]
 
 
+class ServerSloDocument(ServerSlo):
+    """How a server keeps its `objectives`, by its own measure."""
+
+    shape: Literal[1]
+
+
 class TokenCreate(TypedDict):
     """The new access token, with its text, which is shown this once."""
 
@@ -327,6 +333,7 @@ PRINTED: Mapping[str, Any] = MappingProxyType(
         "secret list": SecretList,
         "server info": ServerInfoDocument,
         "server info --cost": ServerCostDocument,
+        "server slo": ServerSloDocument,
         "token create": TokenCreate,
         "token list": TokenList,
         "user create": UserCreate,

@@ -87,3 +87,33 @@ class ServerCost(TypedDict):
     """How many there are of each driver."""
     lines: list[CostLine]
     total: float
+
+
+class ServerObjective(TypedDict):
+    """What the server promises its users, and how it keeps that."""
+
+    name: str
+    what: str
+    """What goes well with an event that counts as good."""
+    target: float
+    """The share of events that must be good."""
+    events: int
+    """Within the window."""
+    misses: int
+    """Those that weren't good."""
+    attained: float | None
+    """The share that was good; null without events."""
+    budget_left: float
+    """The share of the allowed misses that is left; negative if there were more."""
+    met: bool
+    lately: float | None
+    """The share that was good since yesterday's beginning, in UTC."""
+
+
+class ServerSlo(TypedDict):
+    """The server's objectives."""
+
+    measured: bool
+    """False where the server doesn't measure them itself: in AWS, CloudWatch has its metrics."""
+    window_days: int
+    objectives: list[ServerObjective]

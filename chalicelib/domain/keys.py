@@ -32,6 +32,7 @@
 | Quota     | project/<id>     | quota/limits            |                                    |                        |
 | Spending  | spending/<limit> | status                  |                                    |                        |
 | CostDay   | project/<id>     | costs/<date>            |                                    |                        |
+| ObjectiveDay | objectives    | <date>                  |                                    |                        |
 | Moment    | moments/<project> | at                     |                                    |                        |
 | MomentPart | moment-parts/<project> | at#number        |                                    |                        |
 | Export    | project/<id>     | export/<name>           |                                    |                        |
@@ -82,7 +83,9 @@ CLOSED = "closed"
 ARCHIVES = "archives"
 UNUSED_ARCHIVES = "unused-archives"  # that no run was submitted with
 
+JOB = "job/"  # begins the jobs in their run's partition
 COST_DAYS = "costs/"  # begins the days whose costs are counted, in the project's partition
+OBJECTIVES = "objectives"  # days of what the server measures of itself
 SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
 ACCESS_TOKENS = "access-token/"  # begins the names of a user's, in the user's partition
@@ -134,7 +137,7 @@ def run_body(run_id: str, deployment_num: int) -> Key:
 
 
 def job(run_id: str, replica_num: int, job_num: int, submission_num: int) -> Key:
-    return Key(f"run/{run_id}", f"job/{replica_num:05d}/{job_num:05d}/{submission_num:05d}")
+    return Key(f"run/{run_id}", f"{JOB}{replica_num:05d}/{job_num:05d}/{submission_num:05d}")
 
 
 def gang(run_id: str, replica_num: int, submission_num: int) -> Key:
@@ -332,6 +335,10 @@ def moment_part(project_id: str, at: Micros, number: int) -> Key:
 
 def cost_day(project_id: str, day: Micros) -> Key:
     return Key(f"project/{project_id}", f"{COST_DAYS}{sortable(day)}")
+
+
+def objective_day(day: Micros) -> Key:
+    return Key(OBJECTIVES, sortable(day))
 
 
 def export(project_id: str, name: str) -> Key:

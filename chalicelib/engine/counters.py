@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,20 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 PASSES, UNITS, CONFLICTS, FAILED = "passes", "units", "conflicts", "units_failed"
 EFFECTS = "effects"
+BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)  # seconds: a histogram's
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many values are at most as large as each of `BOUNDS`, their number, and their sum."""
+
+    below: tuple[int, ...] = (0,) * len(BOUNDS)
+    number: int = 0
+    total: float = 0.0
+
+    def with_value(self, value: float) -> Histogram:
+        below = tuple(known + (value <= bound) for known, bound in zip(self.below, BOUNDS, strict=True))
+        return Histogram(below, self.number + 1, self.total + value)
 
 
 class Counters:
@@ -22,6 +37,7 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, Labels]] = Counter()
+        self._histograms: dict[tuple[str, Labels], Histogram] = {}
 
     def add(self, name: str, number: int = 1, **labels: str) -> None:
         with self._lock:
@@ -30,6 +46,16 @@ class Counters:
     def counts(self) -> Mapping[tuple[str, Labels], int]:
         with self._lock:
             return dict(self._counts)
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """Add a value to a histogram."""
+        key = name, tuple(sorted(labels.items()))
+        with self._lock:
+            self._histograms[key] = self._histograms.get(key, Histogram()).with_value(seconds)
+
+    def histograms(self) -> Mapping[tuple[str, Labels], Histogram]:
+        with self._lock:
+            return dict(self._histograms)
 
     def passes(self, run: Callable[[Iterable[str]], Pass]) -> CountedPasses:
         return CountedPasses(run, self)

@@ -29,7 +29,7 @@ from chalicelib.api.v1 import CHANGES
 from chalicelib.api.v1.preferences import HELD, reading, settled, wait_of
 from chalicelib.engine import log_context
 from chalicelib.errors import Overloaded, Refused
-from chalicelib.runtime import event_stream
+from chalicelib.runtime import event_stream, request_log
 from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.probes import Probes
@@ -50,6 +50,7 @@ STREAM_PATHS = (CLIENT_STREAM, AGENT_STREAM) = (
     "/api/project/{project_name}/streams/{run_name}",
     "/agent/streams/{stream_id}",
 )
+HELD_PATHS = (SYNC_PATH, GATEWAY_PATH, *STREAM_PATHS)
 LONGEST_POLL = 60.0  # seconds
 LONG_POLL, GRAIN = 10.0, 0.5  # seconds: from the one on, a poll's patience ends at a multiple of the other
 SMALL = 16 * 1024  # bytes of a body that may be read before its sender is known, without being counted
@@ -220,7 +221,7 @@ class AsgiBridge:
         if isinstance(head, Reply):
             await exchange.answer(head)
             return
-        log_context.note(route=head.route.path)
+        log_context.note(route=head.route.path, kind=self._kind(head, exchange))
         if name := head.params.get("project_name"):
             log_context.note(project=unquote(name)[:LONGEST_NAME])
         if head.route.path == PATH:
@@ -229,6 +230,16 @@ class AsgiBridge:
             await self._streamed(head, exchange, self._streams)
         else:
             await self._routed(head, exchange)
+
+    def _kind(self, head: RequestHead, exchange: AsgiExchange) -> str:
+        """The class of a request, for the metrics."""
+        request = head.request
+        stays = head.route.path == event_stream.PATH and event_stream.wanted(request.headers.get("accept", ""))
+        if stays or head.route.path in HELD_PATHS or wait_of(request, HELD):
+            return request_log.HELD
+        if exchange.size > SMALL:
+            return request_log.TRANSFER
+        return request_log.AGENTS if of_agents(head.route) else request_log.API
 
     async def _routed(self, head: RequestHead, exchange: AsgiExchange) -> None:
         lane = self._agents if of_agents(head.route) else self._users

@@ -21,6 +21,7 @@ from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.counters import Counters
+from chalicelib.engine.measures import Measures, measured_or_logged
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import DstackError, StorageFull
 from chalicelib.runtime import audit_file
@@ -34,7 +35,7 @@ from chalicelib.runtime.doors import GatewayNews, door_of, refresh_door
 from chalicelib.runtime.effect_pools import EffectPools
 from chalicelib.runtime.machine_watches import MachineWatches
 from chalicelib.runtime.ports import Ports
-from chalicelib.runtime.probes import Check, checks_of
+from chalicelib.runtime.probes import Check, checks_of, problem
 from chalicelib.runtime.provider_threads import ProviderThreads
 from chalicelib.runtime.reconcile_loop import ReconcileLoop
 from chalicelib.runtime.replica_relays import ReplicaRelays
@@ -71,6 +72,7 @@ REFRESH_EVERY = 600.0  # seconds between refreshes of offers that are valid for 
 LOGIN_IDLE = 10.0  # seconds that a login to a host stays open for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; slow ones come later
 RENEW_EVERY = 0.5  # seconds between writes of deferred presences: less than the margin of their deadlines
+MEASURE_EVERY = 60.0  # seconds between writes of what the server measures of itself
 RETRY_OFFERS = 5.0  # seconds until the offers of a backend that has never responded are fetched again
 
 
@@ -113,6 +115,7 @@ class EmbeddedRoot(Root):
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
         self.polls, self.counters = Polls(), Counters()
+        self.measures = Measures(self.counters)
         self.effects, self.accounts = EffectPools(), ProviderThreads(lambda: self)
         self.gateway_news = GatewayNews(self.polls.ring)
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # a stream takes up to four
@@ -152,6 +155,7 @@ class EmbeddedRoot(Root):
                 streams=self.streams,
                 rights=self._rights_changed,
                 counters=self.counters,
+                problems=self.problems,
                 renew=self.renewals.add,
                 journal=self.journal,
                 templates=partial(templates_in, folder / "templates"),
@@ -162,11 +166,15 @@ class EmbeddedRoot(Root):
         self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())
         self.audit = AuditFile(settings.audit_file, self._database) if settings.audit_file else None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
+        self.measuring = Ticker(MEASURE_EVERY, self._write_measures)
         self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     def checks(self) -> Mapping[str, Check]:
         return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self.loop.problem)
+
+    def problems(self) -> Mapping[str, str]:
+        return {name: problem(name, check) for name, check in self.checks().items()}
 
     def carrier(self, architecture: str) -> str:
         return self._carriers.digest(architecture)
@@ -205,6 +213,7 @@ class EmbeddedRoot(Root):
         self.sweeps.start()
         self.watches.start()
         self.renewing.start()
+        self.measuring.start()
         if self.audit is not None:
             self.auditing.start()
 
@@ -265,6 +274,10 @@ class EmbeddedRoot(Root):
         places = {change.key.pk for change in changes if change.key.sk == STATUS}
         places |= {changes_in(project) for project in self.journal.wrote(changes)}
         self.polls.changed([*places, FLEETS] if any(place.startswith(_OF_FLEETS) for place in places) else places)
+        measured_or_logged(self._database, self.ports.clock, self.measures.took, changes)
+
+    def _write_measures(self) -> None:
+        self.measures.write(self.ports.store, self.ports.clock.now())
 
     def _rights_changed(self) -> None:
         self.door.rights_changed()
@@ -275,6 +288,7 @@ class EmbeddedRoot(Root):
         """Write the deferred presences, so that after a restart no agent appears late that wasn't."""
         try:
             self.renewals.write()
+            self._write_measures()
         except StorageFull as error:
             log.warning("the last reports of agents aren't stored: %s", error)
 
@@ -315,6 +329,7 @@ class EmbeddedRoot(Root):
         self.loop.stop()
         self.effects.stop()
         self.renewing.stop()
+        self.measuring.stop()
         self._renew_all()
         self.relays.remove()
         self.auditing.stop()

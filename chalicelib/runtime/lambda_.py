@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.objectives import OBJECTIVES
 from chalicelib.domain.usage import StorageUsage
+from chalicelib.engine.measures import measured_or_logged
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Invalid
 from chalicelib.planning.machines.hosts import ON_PREM
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.state_changes import StateChange
     from chalicelib.engine.certificate_authority import CertificateAuthority
     from chalicelib.engine.executions import StartCalls, WorkflowCalls
+    from chalicelib.engine.ports import Count
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class LambdaRoot(Root):
         from chalicelib.hosts.connection import SshLogins
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.runtime.step_functions import ExecutionEffects, StepFunctions
+        from chalicelib.store.announcing_store import AnnouncingStore
         from chalicelib.store.blobs import S3Blobs
         from chalicelib.store.dynamo import DynamoStore
         from chalicelib.store.history import HistoryStore
@@ -66,7 +70,12 @@ class LambdaRoot(Root):
         workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
         work = ProviderFunctions(clients, settings.provider_functions, chain, _own_functions(settings))
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
-        store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
+        count = partial(telemetry.count, settings.table)
+        table = DynamoStore(settings.table, endpoint=settings.endpoint)
+        took = partial(_took, count)
+        store = AnnouncingStore(
+            HistoryStore(table, settings.retention), partial(measured_or_logged, table, clock, took)
+        )
         logs = BlobLogs(store, blobs)
         seal: Sealer = Sealer(settings.master_key) if settings.master_key else NoSealer()
         known = providers(endpoints=settings.endpoints, catalog_url=settings.catalog_url)
@@ -100,7 +109,7 @@ class LambdaRoot(Root):
                 tunnels=False,
                 serves=False,
                 dead_letters=SqsDeadLetters(clients, queue) if queue else nothing,
-                count=partial(telemetry.count, settings.table),
+                count=count,
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
                 authority=_authority(settings.acme),
                 images=settings.images,
@@ -132,6 +141,12 @@ def _authority(text: str) -> CertificateAuthority | None:
     except Invalid as wrong:
         log.error("no certificates can be ordered: %s", wrong)
         return None
+
+
+def _took(count: Count, objective: str, duration: Micros) -> None:
+    """Count the events of an objective that took too long. The others have no metric, which would cost money."""
+    if duration > OBJECTIVES[objective].within:
+        count(telemetry.SLOW[objective], 1)
 
 
 _here: LambdaRoot | None = None

@@ -92,13 +92,18 @@ class Probes:
     def _read(self) -> None:
         for name, check in self._checks.items():
             self._at = name
-            try:
-                self._why[name] = check()
-            except DstackError as error:
-                self._why[name] = str(error)
-            except Exception as error:
-                log.exception("the check of the %s failed", name)
-                self._why[name] = f"It failed with {type(error).__name__}; the server's log has the cause."
+            self._why[name] = problem(name, check)
+
+
+def problem(name: str, check: Check) -> str:
+    """Why this isn't ready; empty if it is."""
+    try:
+        return check()
+    except DstackError as error:
+        return str(error)
+    except Exception as error:
+        log.exception("the check of the %s failed", name)
+        return f"It failed with {type(error).__name__}; the server's log has the cause."
 
 
 def checks_of(stopping: Callable[[], bool], store: Store, folder: Path, reconciler: Check) -> Mapping[str, Check]:

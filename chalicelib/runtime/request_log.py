@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol
 
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.objectives import ANSWERS, SPEED
 from chalicelib.engine import log_context
 from chalicelib.serving.ports import Scope, UpgradedEnd
 
+if TYPE_CHECKING:
+    from chalicelib.engine.counters import Counters
+    from chalicelib.engine.measures import Measures
+
 log = logging.getLogger("dstack.requests")
 
+# The classes of requests. The time that a held one takes is the caller's wish, and that of a large body the network's.
+API, AGENTS, HELD, TRANSFER, OTHER = "api", "agents", "held", "transfer", "other"
+LARGE = 1024 * 1024  # bytes of an answer
 SWITCHED = 101  # the status of a connection that becomes a WebSocket
 
 
@@ -43,17 +53,28 @@ class CountingWire:
         self._wire.upgrade(head, end)
 
 
+class Served(Protocol):
+    def __call__(self, route: str | None, kind: str, status: int | None, seconds: float) -> None:
+        """A request has been served. `kind`: the class of its route; `status`: None if the client left before."""
+
+
 class RequestLog:
-    """Writes the lines at `level`."""
+    """Writes the lines at `level`, and tells `served` of each request."""
 
     def __init__(
-        self, level: int, new_id: Callable[[], str], *, clock: Callable[[], float] = time.perf_counter
+        self,
+        level: int,
+        new_id: Callable[[], str],
+        *,
+        served: Served | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._level, self._new_id, self._clock = level, new_id, clock
+        self._level, self._new_id, self._served, self._clock = level, new_id, served, clock
 
     async def around(self, scope: Scope, serve: Callable[[], Awaitable[None]]) -> None:
         """Serve a request, and write its line if lines of this level are written."""
-        if not log.isEnabledFor(self._level):
+        logged = log.isEnabledFor(self._level)
+        if not logged and self._served is None:
             await serve()
             return
         begun, request_id = self._clock(), self._new_id()
@@ -62,16 +83,39 @@ class RequestLog:
             try:
                 await serve()
             finally:
-                ms = round((self._clock() - begun) * 1000, 1)
-                fields = {
-                    "user": noted.get("user"),
-                    "method": scope["method"],
-                    "route": noted.get("route"),
-                    "project": noted.get("project"),
-                    "ms": ms,
-                    "status": wire.status,
-                    "bytes": wire.bytes,
-                }
-                route = fields["route"] or "(no route)"
-                what = f"{scope['method']} {route} {wire.status or 'left'} {ms} ms {wire.bytes} bytes"
-                log.log(self._level, "%s by %s", what, fields["user"] or "-", extra={"fields": fields})
+                seconds = self._clock() - begun
+                if self._served is not None:
+                    kind = TRANSFER if wire.bytes > LARGE else noted.get("kind", OTHER)
+                    self._served(noted.get("route"), kind, wire.status, seconds)
+                if logged:
+                    self._log(scope["method"], noted, wire, round(seconds * 1000, 1))
+
+    def _log(self, method: str, noted: Mapping[str, str], wire: CountingWire, ms: float) -> None:
+        fields = {
+            "user": noted.get("user"),
+            "method": method,
+            "route": noted.get("route"),
+            "project": noted.get("project"),
+            "ms": ms,
+            "status": wire.status,
+            "bytes": wire.bytes,
+        }
+        route = fields["route"] or "(no route)"
+        what = f"{method} {route} {wire.status or 'left'} {ms} ms {wire.bytes} bytes"
+        log.log(self._level, "%s by %s", what, fields["user"] or "-", extra={"fields": fields})
+
+
+class RequestMeter:
+    """Counts requests for the objectives and the metrics."""
+
+    def __init__(self, counters: Counters, measures: Measures) -> None:
+        self._counters, self._measures = counters, measures
+
+    def __call__(self, route: str | None, kind: str, status: int | None, seconds: float) -> None:
+        if status is None:
+            return
+        self._counters.observe("request_duration_seconds", seconds, **{"class": kind, "status": f"{status // 100}xx"})
+        if kind not in (AGENTS, OTHER):  # what agents get concerns users by what jobs do
+            self._measures.note(ANSWERS, missed=status >= HTTPStatus.INTERNAL_SERVER_ERROR)
+        if kind == API and status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._measures.took(SPEED, round(seconds * SECOND))

@@ -22,7 +22,7 @@ from chalicelib.runtime.data_folder import locked, private_file
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
-from chalicelib.runtime.request_log import RequestLog
+from chalicelib.runtime.request_log import RequestLog, RequestMeter
 from chalicelib.runtime.server_file import ServerFile, declared
 from chalicelib.runtime.server_log import JSON, set_up_log
 from chalicelib.runtime.settings import ServerSettings
@@ -92,7 +92,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         gc.freeze()  # what the start created stays, so no collection needs to check it again,
         gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
         sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
-        requests = RequestLog(settings.request_level, random_id)
+        requests = RequestLog(settings.request_level, random_id, served=RequestMeter(root.counters, root.measures))
         WebServer(root, ready=ready, drain=drain, requests=requests).run(sockets=[listener])
         following.stop()
         if agents is not None:

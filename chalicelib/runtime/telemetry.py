@@ -13,10 +13,12 @@ from __future__ import annotations
 import logging
 import sys
 
+from chalicelib.domain.objectives import DECISIONS, STARTS
 from chalicelib.engine.log_context import ids
 
 UNITS_FAILED = "UnitsFailed"  # units that a pass failed to process: each is retried, and has an event
 EFFECTS_FAILED = "EffectsFailed"  # calls to a provider with an unexpected error: Lambda repeats them
+SLOW = {DECISIONS: "SlowDecisions", STARTS: "SlowStarts"}  # misses of objectives
 DEAD_LETTERS = "SetAside"  # events that Lambda gave up; alarms know the metric by this name
 
 

@@ -183,6 +183,7 @@ class PlanePorts:
     rights: Rights = no_connections  # ends streams and long polls  nothing is open
     templates: Callable[[], Mapping[str, bytes]] = dict  # a folder's files by name  none
     counters: Counters | None = None  # of the engine here        none: CloudWatch has them
+    problems: Callable[[], Mapping[str, str]] = dict  # why it isn't ready, by check  none: alarms say it
     journal: ChangeLog | None = None  # of this process's commits  the events in the store
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
     # What the operator chose:

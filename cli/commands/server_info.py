@@ -11,6 +11,7 @@ from cli.connection.session import Session, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
 from cli.screen.render import as_json
 from cli.tables.costs import bill_of, cost_table
+from cli.tables.objectives import meaning_of, objectives_table
 from cli.tables.usage import retention_text, subscriptions_table, usage_table
 
 if TYPE_CHECKING:
@@ -60,3 +61,21 @@ def _show_cost(session: Session, json_wanted: bool) -> None:
     else:
         session.show(cost_table(found))
         session.terminal.print(bill_of(found))
+
+
+@command(app, "slo", "dstack server slo", "dstack server slo --json | jq '.objectives[] | select(.met | not)'")
+def slo(ctx: typer.Context, *, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """Show how a server keeps its objectives, by its own measure: answers, speed, decisions, starts.
+
+    It is the project's server, and only its global admins may see this.
+    """
+    session = open_session(ctx, project)
+    found = calls.server_get_slo(session.client)
+    if json_wanted:
+        shown: contract.ServerSloDocument = {"shape": 1, **found}
+        session.terminal.print(as_json(shown))
+    elif not found["measured"]:
+        session.terminal.print("This server runs in AWS, where CloudWatch has its metrics: see docs/operate/slo.md.")
+    else:
+        session.show(objectives_table(found))
+        session.terminal.print(meaning_of(found))

@@ -355,6 +355,10 @@ def server_get_info(client: Client) -> contract.ServerInfo:
     return client.post("/api/server/get_info")
 
 
+def server_get_slo(client: Client) -> contract.ServerSlo:
+    return client.post("/api/server/get_slo")
+
+
 def server_get_usage(client: Client) -> contract.ServerUsage:
     return client.post("/api/server/get_usage")
 

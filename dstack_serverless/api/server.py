@@ -47,6 +47,18 @@ def get_cost() -> Request[contract.ServerCost]:
     )
 
 
+def get_slo() -> Request[contract.ServerSlo]:
+    """How the server keeps its objectives, by its own measure.
+
+    For global admins.
+    """
+    return Request(
+        "POST",
+        "/api/server/get_slo",
+        safe=True,
+    )
+
+
 def healthcheck() -> Request[contract.Health]:
     """A server that can read its store is healthy.
 

@@ -13,10 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib.api.wire.prometheus import text_of
 from chalicelib.domain.instants import HOUR, SECOND
+from chalicelib.domain.objectives import DECISIONS, OBJECTIVES
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.engine.counters import Counters
+from chalicelib.engine.measures import Measures
 from chalicelib.engine.reconcile import Pass
 from chalicelib.planning.kernel.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint
@@ -44,7 +46,7 @@ def read(text: str) -> Read:
     """By the name of the sample: labels and value."""
     found: Read = {}
     for family in text_string_to_metric_families(text):
-        assert family.documentation and family.type in ("counter", "gauge"), family
+        assert family.documentation and family.type in ("counter", "gauge", "histogram"), family
         for sample in family.samples:
             found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
     return found
@@ -162,6 +164,30 @@ def test_the_engines_figures_are_for_admins(rig: Rig) -> None:
     outcomes = {(labels["effect"], labels["outcome"]): value for labels, value in found["dstack_engine_effects_total"]}
     assert outcomes == {(type(bought).__name__, "InsufficientCapacity"): 1, (type(bought).__name__, "too late"): 1}
     assert not [name for name in scraped(rig, rig.user("ann", ProjectRole.user)) if name.startswith("dstack_engine")]
+
+
+def test_admins_see_readiness_objectives_and_how_long_things_took(rig: Rig) -> None:
+    counters = Counters()
+    measures = Measures(counters)
+    for seconds in (1, 20, 400):
+        measures.took(DECISIONS, seconds * SECOND)
+    ready = {"store": "", "disk": "It is full."}
+    rig.world.plane = replace(rig.world.plane, counters=counters, problems=lambda: ready)
+    found = scraped(rig)
+    assert {labels["check"]: value for labels, value in found["dstack_ready"]} == {"store": 1, "disk": 0}
+    for name, expected in (("events", 3), ("misses", 2)):
+        series = found[f"dstack_objective_{name}_total"]
+        assert {labels["objective"]: value for labels, value in series} == dict.fromkeys(OBJECTIVES, 0) | {
+            DECISIONS: expected
+        }
+    targets = {labels["objective"]: value for labels, value in found["dstack_objective_target_ratio"]}
+    assert targets == {name: each.target for name, each in OBJECTIVES.items()}
+    below = {labels["le"]: value for labels, value in found["dstack_job_decision_seconds_bucket"]}
+    assert (below["0.5"], below["1"], below["30"], below["+Inf"]) == (0, 1, 2, 3)
+    assert values(found, "dstack_job_decision_seconds_sum") == [421]
+    assert values(found, "dstack_job_decision_seconds_count") == [3]
+    of_members = scraped(rig, rig.user("ann", ProjectRole.user))
+    assert not [name for name in of_members if name.startswith(("dstack_objective", "dstack_ready", "dstack_job_d"))]
 
 
 def test_any_text_is_a_label() -> None:

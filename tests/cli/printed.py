@@ -151,6 +151,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "secret get": ["secret get tok --json"],
         "server info": ["server info --json"],
         "server info --cost": ["server info --cost --json"],
+        "server slo": ["server slo --json"],
         "volume get": [f"volume get {name} --json" for name in ("data", "old", "new")],
         "volume list": ["volume list --json"],
         "error": ["apply -f wrong.yml -y --json"],

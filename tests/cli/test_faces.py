@@ -51,6 +51,7 @@ FACES = {  # command line: what it is called
     "secret get deploy_key": "secret-get",
     "server info": "server-info",
     "server info --cost": "server-info-cost",
+    "server slo": "server-slo",
     "token": "token",
     "user": "user",
     "user keys": "user-keys",

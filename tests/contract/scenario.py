@@ -161,3 +161,4 @@ def history(rig: Recorder) -> None:
     rig.ok("/api/server/get_info", token=ADMIN)
     rig.ok("/api/server/get_usage")
     rig.ok("/api/server/get_cost")
+    rig.ok("/api/server/get_slo")

@@ -13,8 +13,10 @@ import pytest
 
 from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.engine import log_context
-from chalicelib.runtime.asgi import AsgiBridge
-from chalicelib.runtime.request_log import RequestLog
+from chalicelib.engine.counters import Counters
+from chalicelib.engine.measures import Measures
+from chalicelib.runtime.asgi import SMALL, AsgiBridge
+from chalicelib.runtime.request_log import RequestLog, RequestMeter
 from chalicelib.runtime.request_log import log as requests
 from chalicelib.runtime.server_log import JsonLines
 from tests.runtime.test_asgi import RUNS, TOKEN, Client, FakeApp, one
@@ -126,3 +128,55 @@ def test_what_looks_like_a_token_is_hidden() -> None:
     line = JsonLines().format(record)
     assert json.loads(line)["message"] == "it sent bearer [hidden] ?"
     assert "Bearer [hidden]" in line and "own-token" not in line and "aaa" not in line and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "size", "kind"),
+    [
+        ("/api/project/main/runs/get", {}, 0, "api"),
+        ("/api/project/main/runs/get", {}, SMALL + 1, "transfer"),
+        ("/api/v1/projects/main/runs", {"prefer": "wait=5"}, 0, "held"),
+        ("/agent/sync", {}, 0, "held"),
+        ("/agent/files/a", {}, 0, "agents"),
+        ("/nowhere", {}, 0, "other"),
+    ],
+)
+def test_requests_are_measured_by_class_whether_they_are_logged_or_not(
+    path: str, headers: dict[str, str], size: int, kind: str
+) -> None:
+    heard: list[tuple[str, int | None]] = []
+    made = Known().logging_bridge()
+    made._requests = RequestLog(
+        logging.DEBUG, lambda: "r", served=lambda route, kind, status, seconds: heard.append((kind, status))
+    )
+    client = Client(b"x" * size)
+    asyncio.run(one(made, path, client, method=METHODS.get(path, "POST"), headers=TOKEN | headers, size=size))
+    assert [found for found, _ in heard] == [kind]
+
+
+METHODS = {"/api/v1/projects/main/runs": "GET", "/agent/files/a": "GET"}
+
+
+def test_requests_count_for_the_objectives_as_they_say() -> None:
+    counters = Counters()
+    meter = RequestMeter(counters, Measures(counters))
+    for kind, status, seconds in (
+        ("api", 200, 0.5),
+        ("api", 404, 1.5),
+        ("api", 500, 9.0),
+        ("held", 200, 60.0),
+        ("transfer", 503, 60.0),
+        ("agents", 500, 0.1),
+        ("other", 500, 0.1),
+        ("api", None, 9.0),
+    ):
+        meter("/r", kind, status, seconds)
+    counted = counters.counts()
+    found = {
+        name: (counted["objective_events", key], counted["objective_misses", key])
+        for name in ("answers", "speed")
+        for key in [(("objective", name),)]
+    }
+    assert found == {"answers": (5, 2), "speed": (2, 1)}
+    labels = {tuple(value for _, value in labels): each.number for (_, labels), each in counters.histograms().items()}
+    assert labels["api", "2xx"] == 1 and labels["agents", "5xx"] == 1 and sum(labels.values()) == 7

@@ -117,8 +117,8 @@ def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Emb
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
     assert differing >= {"blobs", "logs", "wake", "effects", "notify_agents", "clock"}
     assert isinstance(one.store, AnnouncingStore) and isinstance(one.store.below, HistoryStore)
-    assert isinstance(two.store, HistoryStore)
-    assert (type(one.store.below.below), type(two.store.below)) == (SqliteStore, DynamoStore)
+    assert isinstance(two.store, AnnouncingStore) and isinstance(two.store.below, HistoryStore)
+    assert (type(one.store.below.below), type(two.store.below.below)) == (SqliteStore, DynamoStore)
     assert (one.pace, two.pace) == (EMBEDDED, PER_CALL)
     assert (one.server_url, two.server_url) == ("http://here:3000", "https://there.example.com")
 

@@ -168,6 +168,7 @@ _ROWS = (
     ("POST", "/api/server/get_info", Access.public, None, "server.get_info"),
     ("POST", "/api/server/get_usage", Access.admin, Verb.server, "server.get_usage"),
     ("POST", "/api/server/get_cost", Access.admin, Verb.server, "server.get_cost"),
+    ("POST", "/api/server/get_slo", Access.admin, Verb.server, "server.get_slo"),
     ("GET", "/openapi.json", Access.public, None, "documents.openapi"),
     ("GET", "/docs", Access.public, None, "documents.page"),
     ("GET", "/configuration.schema.json", Access.public, None, "documents.schema"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chalicelib.api.route import Call
-from chalicelib.api.wire.server import cost_json, health_json, info_json, usage_json
+from chalicelib.api.wire.server import cost_json, health_json, info_json, slo_json, usage_json
 from chalicelib.domain import keys
 from chalicelib.usecases.operator import costs, server
 
@@ -26,6 +26,11 @@ def get_usage(call: Call) -> contract.ServerUsage:
 def get_cost(call: Call) -> contract.ServerCost:
     """What the control plane costs in AWS in a month."""
     return cost_json(costs.report(call.plane))
+
+
+def get_slo(call: Call) -> contract.ServerSlo:
+    """How the server keeps its objectives, by its own measure."""
+    return slo_json(server.standing(call.plane))
 
 
 def healthcheck(call: Call) -> contract.Health:

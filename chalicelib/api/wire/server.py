@@ -8,11 +8,12 @@ from chalicelib.billing import plane as billed
 from chalicelib.billing.plane import PRICES, CostLine
 from chalicelib.domain.ids import server_mark
 from chalicelib.domain.instants import iso
+from chalicelib.domain.objectives import WINDOW_DAYS, Standing
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.domain.usage import Part
 from chalicelib.usecases.operator.costs import CostReport
-from chalicelib.usecases.operator.server import SERVED_VERSION, ServerUsage
+from chalicelib.usecases.operator.server import SERVED_VERSION, ServerStanding, ServerUsage
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -70,6 +71,29 @@ def cost_json(report: CostReport) -> contract.ServerCost:
         "counts": dict(report.counts),
         "lines": [_line(each) for each in report.lines],
         "total": round(billed.total(report.lines), 2),
+    }
+
+
+def slo_json(found: ServerStanding) -> contract.ServerSlo:
+    return {
+        "measured": found.measured,
+        "window_days": WINDOW_DAYS,
+        "objectives": [_objective(*both) for both in zip(found.window, found.day, strict=True)],
+    }
+
+
+def _objective(window: Standing, day: Standing) -> contract.ServerObjective:
+    objective = window.objective
+    return {
+        "name": objective.name,
+        "what": objective.what,
+        "target": objective.target,
+        "events": window.tally.events,
+        "misses": window.tally.misses,
+        "attained": window.attained,
+        "budget_left": round(window.budget_left, 4),
+        "met": window.met,
+        "lately": day.attained,
     }
 
 

@@ -10,7 +10,7 @@ The counters of runs count listed runs: deleting runs resets them, which Prometh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,21 +20,23 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Assignment, Job
+from chalicelib.domain.objectives import OBJECTIVES
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import GlobalRole, Project, User
+from chalicelib.engine.measures import EVENTS, MISSES
 from chalicelib.engine.read import RunRow
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.people.projects import visible
 from chalicelib.usecases.ports import RecordPorts
 
 if TYPE_CHECKING:
-    from chalicelib.engine.counters import Counters
+    from chalicelib.engine.counters import Counters, Histogram
 
 MIB = 1024 * 1024
 HEALTH = {"healthy": 0, "warning": 1, "failure": 2}
-COUNTER, GAUGE = "counter", "gauge"
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_instance_duration_seconds_total": (COUNTER, "Seconds since the instance was created"),
     "dstack_instance_price_dollars_per_hour": (GAUGE, "Price of the instance"),
@@ -69,6 +71,13 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_engine_conflicts_total": (COUNTER, "Steps that met another's change, and were decided again"),
     "dstack_engine_units_failed_total": (COUNTER, "Units that a pass failed to process, and that are retried"),
     "dstack_engine_effects_total": (COUNTER, "Calls to clouds and hosts, by what came of them"),
+    "dstack_ready": (GAUGE, "1 if this check of the server's readiness passes, else 0"),
+    "dstack_request_duration_seconds": (HISTOGRAM, "Seconds until requests were answered, by class and status"),
+    "dstack_job_decision_seconds": (HISTOGRAM, "Seconds from a job's submission to its place, or to why it waits"),
+    "dstack_job_start_seconds": (HISTOGRAM, "Seconds until a job was begun by its machine, which was up"),
+    "dstack_objective_events_total": (COUNTER, "Events that an objective is about"),
+    "dstack_objective_misses_total": (COUNTER, "Those of them that didn't go as the objective says"),
+    "dstack_objective_target_ratio": (GAUGE, "The share of events that must go well"),
 }
 _ENDS = {
     RunStatus.terminated: "dstack_run_count_terminated_total",
@@ -84,6 +93,9 @@ class MetricPorts(RecordPorts, Protocol):
     @property
     def counters(self) -> Counters | None: ...
 
+    @property
+    def problems(self) -> Callable[[], Mapping[str, str]]: ...
+
 
 @dataclass
 class Exposition:
@@ -91,6 +103,7 @@ class Exposition:
 
     now: Micros
     samples: dict[str, list[tuple[Labels, float]]] = field(default_factory=lambda: {name: [] for name in FAMILIES})
+    histograms: dict[str, list[tuple[Labels, Histogram]]] = field(default_factory=dict)
 
     def add(self, name: str, value: float, **labels: str) -> None:
         self.samples[name].append(({f"dstack_{label}": text for label, text in labels.items()}, value))
@@ -107,9 +120,20 @@ def expose(plane: MetricPorts, user: User) -> Exposition:
         _runs(plane, exposition, project)
         _queue(plane, exposition, project)
     if everything and plane.counters is not None:
-        for (name, labels), number in sorted(plane.counters.counts().items()):
-            exposition.samples[f"dstack_engine_{name}_total"].append((dict(labels), number))
+        _server(plane, exposition, plane.counters)
     return exposition
+
+
+def _server(plane: MetricPorts, exposition: Exposition, counters: Counters) -> None:
+    for (name, labels), number in sorted(counters.counts().items()):
+        family = f"dstack_{name}_total" if name in (EVENTS, MISSES) else f"dstack_engine_{name}_total"
+        exposition.samples[family].append((dict(labels), number))
+    for (name, labels), histogram in sorted(counters.histograms().items()):
+        exposition.histograms.setdefault(f"dstack_{name}", []).append((dict(labels), histogram))
+    for check, why in plane.problems().items():
+        exposition.samples["dstack_ready"].append(({"check": check}, 0 if why else 1))
+    for objective in OBJECTIVES.values():
+        exposition.samples["dstack_objective_target_ratio"].append(({"objective": objective.name}, objective.target))
 
 
 def _instances(plane: RecordPorts, exposition: Exposition, project: Project) -> None:

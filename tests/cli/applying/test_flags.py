@@ -156,6 +156,16 @@ USAGE = {
     "free": 40_000_000_000,
     "days": {"events": 90, "metrics": 7, "logs": 30, "deleted": 1, "fleets": 30, "archives": 30},
 }
+SLO = {
+    "measured": True,
+    "window_days": 28,
+    "objectives": [
+        {"name": "answers", "what": "requests get an answer that isn't an error of the server", "target": 0.999,
+         "events": 120_000, "misses": 30, "attained": 0.99975, "budget_left": 0.75, "met": True, "lately": 1.0},
+        {"name": "starts", "what": "jobs are begun by a machine that is up within 1 min", "target": 0.99,
+         "events": 0, "misses": 0, "attained": None, "budget_left": 1.0, "met": True, "lately": None},
+    ],
+}  # fmt: skip
 COST = {
     "billed": True,
     "prices": "us-east-1, without free tier, read in November 2026",
@@ -205,6 +215,7 @@ ANSWERS: dict[str, Any] = {
     "/imports/delete": None,
     "/api/server/get_usage": USAGE,
     "/api/server/get_cost": COST,
+    "/api/server/get_slo": SLO,
     "/api/runs/list": lambda body: [run()] if body["only_active"] else [run(), finished("old")][: body["limit"]],
     "/runs/get": reachable(),
     "/runs/stop": None,
