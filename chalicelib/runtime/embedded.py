@@ -115,7 +115,6 @@ class EmbeddedRoot(Root):
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
         self.polls, self.counters = Polls(), Counters()
-        self.measures = Measures(self.counters)
         self.effects, self.accounts = EffectPools(), ProviderThreads(lambda: self)
         self.gateway_news = GatewayNews(self.polls.ring)
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # a stream takes up to four
@@ -166,7 +165,6 @@ class EmbeddedRoot(Root):
         self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())
         self.audit = AuditFile(settings.audit_file, self._database) if settings.audit_file else None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
-        self.measuring = Ticker(MEASURE_EVERY, self._write_measures)
         self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
@@ -275,6 +273,14 @@ class EmbeddedRoot(Root):
         places |= {changes_in(project) for project in self.journal.wrote(changes)}
         self.polls.changed([*places, FLEETS] if any(place.startswith(_OF_FLEETS) for place in places) else places)
         measured_or_logged(self._database, self.ports.clock, self.measures.took, changes)
+
+    @cached_property
+    def measures(self) -> Measures:
+        return Measures(self.counters)
+
+    @cached_property
+    def measuring(self) -> Ticker:
+        return Ticker(MEASURE_EVERY, self._write_measures)
 
     def _write_measures(self) -> None:
         self.measures.write(self.ports.store, self.ports.clock.now())

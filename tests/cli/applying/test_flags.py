@@ -23,6 +23,7 @@ from tests.cli.fake_ssh import ME, FakeSsh
 from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
 from tests.cli.people import ANN, BOB, KEYS, MEMBERS, TOKENS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, gateway, instance, log_page, offer, run, volume
+from tests.cli.server_answers import COST, SLO
 from tests.cli.test_help import LEAVES, ROOT
 
 UNBUILT = ("preset",)
@@ -156,33 +157,6 @@ USAGE = {
     "free": 40_000_000_000,
     "days": {"events": 90, "metrics": 7, "logs": 30, "deleted": 1, "fleets": 30, "archives": 30},
 }
-SLO = {
-    "measured": True,
-    "window_days": 28,
-    "objectives": [
-        {"name": "answers", "what": "requests get an answer that isn't an error of the server", "target": 0.999,
-         "events": 120_000, "misses": 30, "attained": 0.99975, "budget_left": 0.75, "met": True, "lately": 1.0},
-        {"name": "starts", "what": "jobs are begun by a machine that is up within 1 min", "target": 0.99,
-         "events": 0, "misses": 0, "attained": None, "budget_left": 1.0, "met": True, "lately": None},
-    ],
-}  # fmt: skip
-COST = {
-    "billed": True,
-    "prices": "us-east-1, without free tier, read in November 2026",
-    "pace": {"fast": 2.0, "slow": 60.0, "presence": 270.0, "log": 900.0},
-    "counts": {"the schedules": 1.0, "an instance": 40.0, "a run": 2400.0},
-    "lines": [
-        {"driver": "an instance", "what": "Lambda requests", "amount": 1_752_000.0, "price": 0.2, "unit": "million",
-         "dollars": 0.3504},
-        {"driver": "a run", "what": "table writes", "amount": 271_200.0, "price": 0.625, "unit": "million units",
-         "dollars": 0.1695},
-        {"driver": "the schedules", "what": "Lambda time", "amount": 2689.1, "price": 0.0000166667,
-         "unit": "GB-second", "dollars": 0.0448},
-        {"driver": "the schedules", "what": "S3 writes", "amount": 480.0, "price": 5.0, "unit": "million",
-         "dollars": 0.0024},
-    ],
-    "total": 0.57,
-}  # fmt: skip
 FEW = {"gpus": 4, "jobs": None, "money": None}
 QUOTA = {
     "project_name": "main",
