@@ -166,7 +166,6 @@ class EmbeddedRoot(Root):
         self.audit = AuditFile(settings.audit_file, self._database) if settings.audit_file else None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
         self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
-        self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     def checks(self) -> Mapping[str, Check]:
         return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self.loop.problem)
@@ -297,6 +296,10 @@ class EmbeddedRoot(Root):
             self._write_measures()
         except StorageFull as error:
             log.warning("the last reports of agents aren't stored: %s", error)
+
+    @cached_property
+    def erasures(self) -> Ticker:
+        return Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     @cached_property
     def auditing(self) -> Ticker:
