@@ -1,7 +1,8 @@
 """How fast the GPUs of all nodes sum a tensor together: the first thing to run on a new cluster.
 
-`nccl.dstack.yml` and `rccl.dstack.yml` start it by torchrun on every node. On machines without GPUs it uses gloo. The
-bus bandwidth is what `nccl-tests` calls so: comparable with the speed of the links, however many GPUs there are.
+`all_reduce.py [MIB [LEAST]]` is started by torchrun on every node, and goes up to tensors of MIB. If the bus bandwidth
+of the largest isn't at least LEAST GB/s, it fails. That is what `nccl-tests` calls so: comparable with the speed of the
+links, however many GPUs there are. On machines without GPUs it uses gloo.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
     return size / seconds * 2 * (ranks - 1) / ranks / 1e9
 
 
-def main(most: int) -> int:
+def main(most: int, least: float = 0.0) -> int:
     import torch
     import torch.distributed as dist
 
@@ -32,7 +33,7 @@ def main(most: int) -> int:
     if rank == 0:
         print(f"{ranks} ranks, {torch.cuda.get_device_name(device) if gpu else 'CPU'}", flush=True)
         print(f"{'MiB':>8} {'ms':>10} {'GB/s':>8} {'bus GB/s':>9}", flush=True)
-    wrong = 0
+    wrong, bus = 0, 0.0
     for size in (size for size in SIZES if size <= most):
         tensor = torch.full((size // 4,), float(rank + 1), device=device)
         dist.all_reduce(tensor)  # warms up, and is checked
@@ -44,13 +45,16 @@ def main(most: int) -> int:
             dist.all_reduce(tensor)
         _wait(gpu)
         took = (time.perf_counter() - began) / ROUNDS
+        bus = bus_bandwidth(size, took, ranks)
         if rank == 0:
-            speed = f"{size / took / 1e9:8.2f} {bus_bandwidth(size, took, ranks):9.2f}"
-            print(f"{size >> 20:8} {took * 1000:10.3f} {speed}", flush=True)
+            print(f"{size >> 20:8} {took * 1000:10.3f} {size / took / 1e9:8.2f} {bus:9.2f}", flush=True)
     dist.destroy_process_group()
     if wrong:
         print(f"rank {rank}: {wrong} sums are wrong", flush=True)
-    return 1 if wrong else 0
+    slow = rank == 0 and bus < least
+    if slow:
+        print(f"{bus:.2f} GB/s are less than {least:g}: see above which network was used", flush=True)
+    return 1 if wrong or slow else 0
 
 
 def _wait(gpu: bool) -> None:
@@ -64,4 +68,5 @@ def _wait(gpu: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) << 20 if len(sys.argv) > 1 else SIZES[-1]))
+    mib, least, *_ = [*sys.argv[1:], *("4096", "0")[len(sys.argv) - 1 :]]
+    sys.exit(main(int(mib) << 20, float(least)))

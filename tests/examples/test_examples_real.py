@@ -168,13 +168,21 @@ def alone(folder: Path) -> str:
     """What two processes say that train together, with nobody in between."""
     for rank in "01":
         (folder / rank).mkdir()
-    torchrun = [str(PYTHON), "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", "--no-python"]
-    each = f"exec {PYTHON} {EXAMPLES / 'spot' / 'train.py'} {folder}/$RANK"
-    words = [*torchrun, f"--master-port={free_port()}", "sh", "-c", each]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, env=env)
+    done = together("--no-python", "sh", "-c", f"exec {PYTHON} {EXAMPLES / 'spot' / 'train.py'} {folder}/$RANK")
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def together(*words: str) -> subprocess.CompletedProcess[str]:
+    torchrun = [str(PYTHON), "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run([*torchrun, f"--master-port={free_port()}", *words], capture_output=True, text=True, env=env)
+
+
+def test_a_cluster_that_is_slower_than_it_must_be_fails() -> None:
+    done = together(str(EXAMPLES / "clusters" / "all_reduce.py"), "4", "1e6")
+    assert done.stdout.startswith("2 ranks, CPU") and re.findall(r"(?m)^ +(\d+) ", done.stdout) == ["1", "4"], done
+    assert done.returncode == 1 and "GB/s are less than 1e+06" in done.stdout and "are wrong" not in done.stdout
 
 
 def test_two_models_answer_a_question_from_the_notes(server: Server) -> None:
