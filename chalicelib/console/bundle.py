@@ -20,7 +20,6 @@ _VENDORED = {  # what the map of imports in `index.html` says, for esbuild
     "preact": "./vendor/preact/preact.mjs",
     "preact/hooks": "./vendor/preact/hooks.mjs",
     "htm": "./vendor/htm/htm.mjs",
-    "uplot": "./vendor/uplot/uPlot.esm.js",
 }
 _OPTIONS = (
     *("--bundle", "--minify", "--splitting", "--format=esm", "--target=es2022", "--charset=utf8", "--outbase=."),
