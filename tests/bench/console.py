@@ -1,6 +1,7 @@
 """The console in a real browser: how soon something is on screen, how fast pages change, how ten thousand runs scroll.
 
-Times are the browser's own clock. `heap_mb` is what a page keeps after a hundred more, over what it kept before.
+Times are the browser's own clock. Work is CPU of the page's main thread, of which a frame has 16 ms at sixty a second.
+`heap_mb` is what a page keeps after a hundred more, over what it kept before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.console.harness import world
 from tests.console.harness.browser import Browser, Tab
 from tests.harness.server import Server, until
 
-ROUNDS, RUNS = 5, 10_000
+ROUNDS, RUNS, LINES, STEPS = 5, 10_000, 100_000, 40
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 ROWS = "document.querySelector('main table')?.getAttribute('aria-rowcount') ?? 0"
 # A step of scrolling, to the frame after the next: what a user waits for.
@@ -29,6 +30,13 @@ SCROLLED = """(async () => {
   }
   return found;
 })()"""
+# The same once, of a table or a log, as far as one notch of a wheel or a whole window goes.
+STEP = """(async () => {
+  const box = document.querySelector('%s'), frame = () => new Promise(requestAnimationFrame);
+  box.scrollTop += %s;
+  await frame(); await frame();
+})()"""
+NOTCH, WINDOW = "100", "box.clientHeight"
 SWITCHED = """(async () => {
   const begun = performance.now();
   location.hash = '%s';
@@ -49,7 +57,8 @@ def main() -> None:
             tab.close()
             found = world.run(server, "ended")
             add_copies(server.data, found["id"], RUNS)
-            scroll, shown = _scroll(browser, server)
+            scroll, shown, notch, window = _scroll(browser, server)
+            log_notch, log_window = _log(browser, server)
         finally:
             server.close()
             browser.close()
@@ -60,6 +69,10 @@ def main() -> None:
         switch_ms=switch,
         change_seen_ms=seen,
         scroll_step_ms=scroll,
+        scroll_notch_work_ms=notch,
+        scroll_window_work_ms=window,
+        log_notch_work_ms=log_notch,
+        log_window_work_ms=log_window,
         runs_shown_s=shown,
         heap_mb=heap,
     )
@@ -122,8 +135,8 @@ def _heap(tab: Tab) -> float:
     return round((int(tab.ask("heap")) - int(before)) / 2**20, 2)
 
 
-def _scroll(browser: Browser, server: Server) -> tuple[list[float], float]:
-    """Steps of a window each through all runs; and how long it takes until they are all there."""
+def _scroll(browser: Browser, server: Server) -> tuple[list[float], float, list[float], list[float]]:
+    """Steps of a window each through all runs; how long it takes until they are all there; and the work of steps."""
     tab = browser.tab(server.url)
     tab.open("#/main/runs")
     begun = time.monotonic()
@@ -131,8 +144,30 @@ def _scroll(browser: Browser, server: Server) -> tuple[list[float], float]:
     until("all runs", lambda: int(tab.script(ROWS)) > RUNS)
     shown = time.monotonic() - begun
     steps = [float(step) for step in tab.script(SCROLLED)]
+    notch, window = (_work(tab, "[data-table]", far) for far in (NOTCH, WINDOW))
     tab.close()
-    return steps, round(shown, 2)
+    return steps, round(shown, 2), notch, window
+
+
+def _log(browser: Browser, server: Server) -> tuple[list[float], list[float]]:
+    printed = f"print('\\033[32mstep\\033[0m', number, 'of {LINES}, loss', number / 7)"
+    world.apply(server, world.task("long", f'python3 -c "for number in range({LINES}): {printed}"'))
+    world.wait(server, "long", "done")
+    tab = _signed_in(browser, server, "#/main/runs/long?tab=logs", "long")
+    tab.see(f"{LINES:,} lines, complete")
+    tab.script("document.querySelector('.log-box').scrollTop = 1000")
+    notch, window = (_work(tab, ".log-box", far) for far in (NOTCH, WINDOW))
+    tab.close()
+    return notch, window
+
+
+def _work(tab: Tab, box: str, far: str) -> list[float]:
+    found = []
+    for _ in range(STEPS):
+        before = tab.work()["all"]
+        tab.script(STEP % (box, far))
+        found.append(tab.work()["all"] - before)
+    return found
 
 
 if __name__ == "__main__":

@@ -51,6 +51,23 @@ def test_every_part_of_it_is_for_everybody(signed_in: Tab, noisy: str, theme: st
             assert signed_in.axe() == [], (name, part)
 
 
+def test_all_jobs_of_a_run_are_drawn_side_by_side(signed_in: Tab, server: Server) -> None:
+    world.apply(server, world.task("pair", "echo node $DSTACK_NODE_RANK", nodes=2))
+    world.wait(server, "pair", "done")
+    signed_in.go("#/main/runs/pair")
+    signed_in.see("All 2 jobs")
+    signed_in.see("2 done")
+    lanes = signed_in.texts(css=".lanes > li")
+    assert [lane.split()[0] for lane in lanes] == ["pair-0-0", "pair-1-0"]
+    assert all("Running: " in lane for lane in lanes)
+    signed_in.click(css=".all-jobs summary")
+    signed_in.gone(css=".lanes")
+    signed_in.click(css=".all-jobs summary")
+    assert signed_in.axe() == []
+    signed_in.follow("pair-1-0")
+    signed_in.see("node 1")
+
+
 def test_nothing_is_wider_than_a_telephone(signed_in: Tab, noisy: str) -> None:
     signed_in.resize(400, 800)
     for part in TABS:

@@ -47,6 +47,22 @@ def test_a_member_is_added_given_a_role_and_removed(server: Server, page: Tab) -
     assert names(v1(server, "GET", "/members"), "user") == {"admin", "ann"}
 
 
+def test_what_was_typed_into_a_form_isnt_lost_by_a_key(page: Tab) -> None:
+    page.press("Add a member")
+    page.keys("Escape")
+    page.gone(**DIALOG)
+    page.press("Add a member")
+    page.fill("User", "somebody", within=DIALOG)
+    page.keys("Escape")
+    page.see(role="dialog", name="Drop what you typed?")
+    page.keys("Escape")
+    page.gone(role="dialog", name="Drop what you typed?")
+    assert page.value("User") == "somebody"
+    page.keys("Escape")
+    page.press("Drop it")
+    page.gone(**DIALOG)
+
+
 def test_a_secret_is_stored_and_never_shown(server: Server, page: Tab) -> None:
     page.follow("Secrets")
     page.press("Add a secret")
@@ -110,7 +126,7 @@ def test_a_user_is_added_and_deactivated(server: Server, page: Tab) -> None:
     page.press("What to do with zoe")
     page.press("Deactivate", "menuitem")
     page.press("Deactivate", within=DIALOG)
-    page.see("inactive")
+    page.see("inactive", within=page.row("zoe"))
     with pytest.raises(HttpError, match=r"401|403"):
         server.call("/api/v1/users/me", method="GET", token=token)
     page.press("What to do with zoe")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.harness.browser import Tab
 from tests.console.harness.world import apply, task, wait
-from tests.harness.server import Server
+from tests.harness.server import Server, until
 
 
 @pytest.fixture
@@ -36,6 +36,42 @@ def test_anywhere_by_keys(page: Tab) -> None:
     page.keys("Escape")
     page.keys("g", "o")
     page.see(role="heading", name="Overview")
+
+
+def test_the_tab_says_how_things_are(page: Tab) -> None:
+    title = lambda: page.script("document.title")  # noqa: E731
+    dotted = lambda: "circle" in page.script("document.querySelector('link[rel=icon]').href")  # noqa: E731
+    until(
+        "what needs attention", lambda: title().startswith("(") and title().endswith(") Overview · dstack") and dotted()
+    )
+    page.go("#/main/runs/train")
+    until("a run", lambda: title() == "▸ train · dstack" and not dotted())
+    page.go("#/main/runs/ended")
+    until("its end", lambda: title() == "✓ ended · dstack" and dotted())
+
+
+def test_a_page_says_that_the_server_was_updated(server: Server, tabs: Callable[..., Tab]) -> None:
+    page = tabs(clock=True, polls=True)
+    page.open("#/main/overview")
+    page.sign_in(server.token)
+    look = lambda: len([call for call in page.asked("/") if call == "GET /"])  # noqa: E731
+
+    def come_back() -> None:
+        """After two hours at another tab."""
+        before = look()
+        page.hide()
+        page.pass_time(7200, step=3600)
+        page.hide(False)
+        until("a look", lambda: look() > before)
+        page.settled()
+
+    come_back()
+    assert page.count(role="button", name="Load it again") == 0
+    # As if this page began with another script: a script's address itself can't be changed under the page's policy.
+    older = '<script type="module" src="console/main-OLDER.js"'
+    page.script(f"document.documentElement.prepend(document.createComment('{older}'))")
+    come_back()
+    page.see(role="button", name="Load it again")
 
 
 def test_keys_do_nothing_while_somebody_types_or_has_switched_them_off(page: Tab) -> None:

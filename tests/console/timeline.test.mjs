@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { attemptsOf, lasted, marksOf, stagesOf, timelineOf } from "../../chalicelib/console/lib/timeline.js";
+import { abreast, attemptsOf, countedStates, lasted, marksOf, stagesOf, timelineOf } from "../../chalicelib/console/lib/timeline.js";
 
 const START = 1_790_000_000_000;
 const iso = (second) => new Date(START + second * 1000).toISOString();
@@ -104,4 +104,22 @@ test("attempts are those of the run and those that events know", () => {
 test("marks leave out what nobody asks a chart about", () => {
   const events = newest(...BOUGHT, moved(79, [JOB], "provisioning", "running"), moved(90, [JOB], "terminating", "failed"), event(95, "scaled", [RUN]), event(96, "unreachable", [MACHINE]));
   assert.deepEqual(marksOf(events).map(({ kind }) => kind), ["bad", "calm", "bad", "good"]);
+});
+
+test("jobs are drawn over one time, each stage as a share of it", () => {
+  const stage = (id, from, to) => ({ id, title: id, why: "", state: to === null ? "now" : "done", from: START + from * 1000, to: to === null ? null : START + to * 1000 });
+  const jobs = [
+    { job: job({ id: "a" }), stages: [stage("queued", 0, 20), stage("running", 20, null)] },
+    { job: job({ id: "b" }), stages: [stage("queued", 10, 30), stage("running", 30, 50)] },
+  ];
+  const found = abreast(jobs, START + 100_000).map(({ job: { id }, bars }) => [id, bars.map((bar) => [bar.id, bar.left, bar.width, bar.ms])]);
+  assert.deepEqual(found, [
+    ["a", [["queued", 0, 20, 20_000], ["running", 20, 80, 80_000]]],
+    ["b", [["queued", 10, 20, 20_000], ["running", 30, 20, 20_000]]],
+  ]);
+  assert.deepEqual(abreast([], START), []);
+});
+
+test("jobs are counted by their status", () => {
+  assert.equal(countedStates(["pulling", "running", "running"].map((status) => ({ status }))), "2 running, 1 pulling");
 });

@@ -20,7 +20,9 @@ import { HOME, hrefOf, pageOf, shown } from "./pages.js";
 import { Palette } from "./palette.js";
 import { go, link, useRoute } from "./router.js";
 import { SignInAgain, SignInPage } from "./sign_in.js";
+import { TabState } from "./tab_state.js";
 import { THEMES, setTheme, theme } from "./theme.js";
+import { Update } from "./update.js";
 
 const LAST = "dstack-project"; // the project that was open last
 
@@ -74,12 +76,12 @@ function Shell() {
     </header>
     <nav class="side" id="nav" aria-label="Pages"><ul>${pages.map((page) => html`<li key=${page.name} class=${page.of}>
       <a href=${hrefOf(page, project)} onPointerEnter=${page.load} onFocus=${page.load} aria-current=${page.name === route.page ? "page" : undefined}><${Icon} name=${page.icon} />${page.title}</a></li>`)}</ul></nav>
-    <main id="main" tabindex="-1" class="main">${
+    <main id="main" tabindex="-1" class="main"><${Update} />${
       !Current || !known ? html`<${Missing} route=${route} project=${project} known=${known} />`
       : Current.of === "project" && !project ? html`<${NoProject} />`
       : html`<${componentOf(Current)} key=${`${project}/${Current.name}/${route.parts.join("/")}`} project=${project} parts=${route.parts} query=${route.query} />`
     }</main>
-    <${Announcer} project=${project} />
+    <${Announcer} project=${known ? project : null} /><${TabState} project=${known ? project : null} open=${route.page === "runs" ? (route.parts[0] ?? null) : null} />
     ${palette && html`<${Palette} project=${project} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Keys} onClose=${() => setHelp(false)} />`}
   </div>`;

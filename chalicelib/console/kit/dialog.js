@@ -5,9 +5,10 @@ import { TextField } from "./fields.js";
 import { html, useEffect, useId, useRef, useState } from "./preact.js";
 import { useStore } from "./use_store.js";
 
-/** @param {{title: string, onClose: () => void, children?: any, actions?: any, onSubmit?: () => void, wide?: boolean, fixed?: boolean}} props
- *  `fixed`: it can't be dismissed. With `onSubmit` its contents are a form. */
-export function Dialog({ title, onClose, children, actions, onSubmit, wide, fixed }) {
+/** @param {{title: string, onClose: () => void, onEscape?: () => void, children?: any, actions?: any, onSubmit?: () => void, wide?: boolean, fixed?: boolean}} props
+ *  `fixed`: it can't be dismissed. With `onSubmit` its contents are a form. `onEscape`: instead of
+ *  closing it. */
+export function Dialog({ title, onClose, onEscape, children, actions, onSubmit, wide, fixed }) {
   const ref = useRef(/** @type {any} */ (null));
   const heading = useId();
   useEffect(() => {
@@ -19,8 +20,10 @@ export function Dialog({ title, onClose, children, actions, onSubmit, wide, fixe
   }, []);
   const cancel = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!fixed) onClose();
+    if (!fixed) (onEscape ?? onClose)();
   };
+  // The browser tells of a second Escape only after the dialog is gone.
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !event.isComposing && cancel(event);
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     onSubmit?.();
@@ -30,7 +33,7 @@ export function Dialog({ title, onClose, children, actions, onSubmit, wide, fixe
   };
   const inside = html`<h2 id=${heading}>${title}</h2><div class="dialog-body">${children}</div>
     ${actions && html`<div class="dialog-actions">${actions}</div>`}`;
-  return html`<dialog ref=${ref} class=${wide ? "dialog wide" : "dialog"} aria-labelledby=${heading} onCancel=${cancel} onMouseDown=${outside}>
+  return html`<dialog ref=${ref} class=${wide ? "dialog wide" : "dialog"} aria-labelledby=${heading} onCancel=${cancel} onKeyDown=${onKeyDown} onMouseDown=${outside}>
     ${onSubmit ? html`<form class="dialog-inside" onSubmit=${submit}>${inside}</form>` : html`<div class="dialog-inside">${inside}</div>`}
   </dialog>`;
 }

@@ -1,6 +1,6 @@
 // A dialog that asks for a few values and sends them. What the API refuses is said at the field that it names.
 import { Button } from "./button.js";
-import { Dialog } from "./dialog.js";
+import { Dialog, confirm } from "./dialog.js";
 import { CheckField, SelectField, TextArea, TextField } from "./fields.js";
 import { Failed } from "./notice.js";
 import { html, useState } from "./preact.js";
@@ -12,7 +12,9 @@ import { html, useState } from "./preact.js";
 
 /** @param {{title: string, lead?: any, action: string, fields: FormField[], send: (values: Record<string, any>) => Promise<any>, onClose: () => void, wide?: boolean}} props */
 export function FormDialog({ title, lead, action, fields, send, onClose, wide }) {
-  const [values, setValues] = useState(() => Object.fromEntries(fields.map((field) => [field.key, field.start ?? (field.kind === "check" ? false : field.kind === "checks" ? [] : "")])));
+  const start = () => Object.fromEntries(fields.map((field) => [field.key, field.start ?? (field.kind === "check" ? false : field.kind === "checks" ? [] : "")]));
+  const [values, setValues] = useState(start);
+  const [begun] = useState(() => JSON.stringify(values));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const wrong = errorsByField(error, fields);
@@ -27,7 +29,11 @@ export function FormDialog({ title, lead, action, fields, send, onClose, wide })
       setBusy(false);
     }
   };
-  return html`<${Dialog} title=${title} onClose=${onClose} onSubmit=${submit} wide=${wide}
+  const leave = async () => {
+    const typed = JSON.stringify(values) !== begun;
+    if (!typed || (await confirm({ title: "Drop what you typed?", action: "Drop it", cancel: "Go on", danger: true }))) onClose();
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose} onEscape=${leave} onSubmit=${submit} wide=${wide}
     actions=${html`<${Button} onClick=${onClose}>Cancel<//><${Button} type="submit" kind="primary" busy=${busy}>${action}<//>`}>
     ${lead && html`<p>${lead}</p>`}
     ${error && Object.keys(wrong).length === 0 && html`<${Failed} error=${error} />`}

@@ -1,12 +1,18 @@
 // The frame of a page: its one heading, what can be done there, and its parts.
+import { store } from "../lib/store.js";
 import { html, useEffect } from "./preact.js";
+import { useStore } from "./use_store.js";
+
+/** What stands before the window's title. */
+export const titleMark = store("");
 
 /** @param {{title: any, name?: string, actions?: any, lead?: any, back?: {href: string, text: string}, children?: any}} props
  *  `name`: for the window's title, where `title` is more than a text. */
 export function Page({ title, name, actions, lead, back, children }) {
+  const mark = useStore(titleMark);
   useEffect(() => {
-    document.title = `${name ?? title} · dstack`;
-  }, [name, title]);
+    document.title = `${mark}${name ?? title} · dstack`;
+  }, [mark, name, title]);
   return html`<div class="page">
     <header class="page-head">
       <div class="page-title">

@@ -8,3 +8,6 @@ export function script(load, other = (address) => import(address)) {
     throw error;
   });
 }
+
+/** The address of the script that a page of the console begins with; null if it is another's page. @param {string} page */
+export const scriptOf = (page) => /<script type="module" src="([^"]+)"/.exec(page)?.[1] ?? null;

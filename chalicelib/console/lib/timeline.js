@@ -50,6 +50,25 @@ export function stagesOf(run, job, events) {
   return [{ id: "queued", title: scheduled ? "Scheduled" : "Waiting", from, to: null, why, state: "now" }];
 }
 
+/** Stages of several jobs over one time, in shares of it: it begins with the first of them and ends with the last.
+ * @template {JobLike} J @param {{job: J, stages: Stage[]}[]} jobs @param {number} now */
+export function abreast(jobs, now) {
+  const all = jobs.flatMap(({ stages }) => stages);
+  const from = all.reduce((first, stage) => Math.min(first, stage.from), now);
+  const whole = Math.max(1, all.reduce((last, stage) => Math.max(last, stage.to ?? now), from) - from);
+  const share = (/** @type {number} */ ms) => Math.round((10_000 * Math.max(0, ms)) / whole) / 100;
+  return jobs.map(({ job, stages }) => ({
+    job, bars: stages.map(({ id, title, state, from: begun, to }) => ({ id, title, state, ms: Math.max(0, (to ?? now) - begun), left: share(begun - from), width: share((to ?? now) - begun) })),
+  }));
+}
+
+/** "14 running, 2 pulling", the most first. @param {{status: string}[]} jobs */
+export function countedStates(jobs) {
+  const counts = new Map();
+  for (const { status } of jobs) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([status, count]) => `${count} ${status}`).join(", ");
+}
+
 /** @typedef {{at: number, words: string}} Moment */
 /** @typedef {{failed: boolean} & Partial<Record<"created" | "ordered" | "placed" | "creating" | "booted" | "pulling" | "running" | "terminating" | "ended", Moment>>} Moments */
 

@@ -223,6 +223,10 @@ class Tab:
         """What the window shows, as WebP."""
         self.ask("picture", path=str(path))
 
+    def work(self) -> dict[str, float]:
+        """Milliseconds of CPU that the page's main thread has taken so far: for scripts, style, layout, and in all."""
+        return dict(self.ask("work"))
+
     def loaded(self) -> dict[str, int]:
         """Files of the console that have come, and how many bytes they were on the way."""
         came = [(each["name"].removeprefix(self.url).partition("#")[0], each["encoded"]) for each in self.ask("bytes")]

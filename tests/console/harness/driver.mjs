@@ -163,7 +163,7 @@ const OPERATIONS = {
     for (let gone = 0; gone < seconds; gone += step) {
       await tab.page.clock.runFor(step * 1000);
       for (const asked of [...tab.pending]) {
-        await asked.response().catch(() => null); // the end of one without a body isn't told
+        await asked.response().catch(() => null);
         tab.pending.delete(asked);
       }
     }
@@ -174,9 +174,11 @@ const OPERATIONS = {
   },
   // Until the page shows what it asked for; the feed of changes never ends.
   settled: async (tab) => {
+    const until = Date.now() + PATIENCE;
     for (let quiet = 0; quiet < 2; ) {
+      if (Date.now() > until) throw new Error(`the page never settles: ${[...tab.pending].map((asked) => asked.url()).join(' ')}`);
       const busy = [...tab.pending].filter((asked) => !/\/changes|\/events\?/.test(asked.url()) || asked.method() !== 'GET');
-      for (const asked of busy) await ended(asked);
+      for (const asked of busy) await ended(tab, asked);
       const loading = await tab.script(`!!document.querySelector('.loading, [aria-busy="true"]')`);
       quiet = busy.length || loading ? 0 : quiet + 1;
       await tab.drawn();
@@ -188,6 +190,16 @@ const OPERATIONS = {
   bytes: (tab) => tab.script(`Promise.resolve(performance.getEntriesByType('navigation')
     .concat(performance.getEntriesByType('resource')).map((e) => ({ name: e.name, encoded: e.encodedBodySize,
       decoded: e.decodedBodySize, kind: e.initiatorType ?? 'navigation' })))`),
+  // Milliseconds of CPU that the page's main thread has taken since its first question.
+  work: async (tab) => {
+    if (!tab.metered) {
+      await tab.cdp.send('Performance.enable', { timeDomain: 'threadTicks' });
+      tab.metered = true;
+    }
+    const { metrics } = await tab.cdp.send('Performance.getMetrics');
+    const of = (name) => metrics.find((each) => each.name === name).value * 1000;
+    return { script: of('ScriptDuration'), style: of('RecalcStyleDuration'), layout: of('LayoutDuration'), all: of('TaskDuration') };
+  },
   heap: async (tab) => {
     await tab.cdp.send('HeapProfiler.collectGarbage');
     return (await tab.cdp.send('Runtime.getHeapUsage')).usedSize;
@@ -198,7 +210,14 @@ const OPERATIONS = {
   },
 };
 
-const ended = (asked) => asked.response().then((got) => got?.finished()).catch(() => null);
+const UNTOLD = 500; // milliseconds after an answer, when its end isn't told, as of one without a body
+const later = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function ended(tab, asked) {
+  const got = await Promise.race([asked.response().catch(() => null), later(PATIENCE)]);
+  await Promise.race([got?.finished().catch(() => null), later(UNTOLD)]);
+  tab.pending.delete(asked);
+}
 
 async function answer({ id, tab: number, op, ...asked }) {
   try {

@@ -11,7 +11,7 @@ import { hasEnded, runPath } from "../../lib/run_facts.js";
 import { bytes, merged } from "../../lib/series.js";
 import { hourly } from "./cost.js";
 import { TailLines } from "./tail.js";
-import { Timeline } from "./timeline.js";
+import { AllJobs, Timeline } from "./timeline.js";
 import { Why } from "./why.js";
 import { leadJob } from "./words.js";
 
@@ -24,6 +24,7 @@ const STARTED = ["running", "terminating", "terminated", "failed", "done", "abor
 export function Summary({ run, events }) {
   const job = leadJob(run.jobs);
   return html`${job && html`<${Timeline} run=${run} job=${job} events=${events} />`}
+    ${run.jobs.length > 1 && html`<${AllJobs} run=${run} events=${events} />`}
     <${Why} run=${run} />
     <div class="run-columns">
       ${job?.instance && STARTED.includes(job.status) ? html`<${Tail} run=${run} job=${job} />` : html`<${NoLog} ended=${hasEnded(run)} />`}
