@@ -158,6 +158,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/record_upgrades.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first
         "chalicelib/engine/schedule_turns.py",  # when a schedule last fired
+        "chalicelib/engine/hold.py",  # what a restored server has met, and that it acts again
         "chalicelib/engine/silent_agents.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
         "chalicelib/hosts/host_steps.py",  # what first contact with a host showed

@@ -51,6 +51,7 @@
 | Round     | round            | blobs                   |                                    |                        |
 | BooksPlace | projects        | books                   |                                    |                        |
 | ScheduleTurn | schedule      | name                    |                                    |                        |
+| Restoration | restoration    | status                  |                                    |                        |
 | LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
 | Program   | program/<digest> | status                  |                                    |                        |
 | names     | see `*_name`, `disk`, `identity` | | pointers, so that a name is taken by one commit only |              |
@@ -103,6 +104,7 @@ class Key(NamedTuple):
 ROUND = Key("round", "blobs")
 BOOKS = Key("projects", "books")  # before their names, so that one query reads both
 ROSTER = Key("backends", "roster")
+RESTORATION = Key("restoration", STATUS)
 
 
 class Due(NamedTuple):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.facts import BackendFacts
     from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
+    from chalicelib.domain.restorations import Met
     from chalicelib.domain.state_changes import StateChange
     from chalicelib.domain.touched import Touched
     from chalicelib.domain.workflows import Workflow
@@ -113,6 +114,25 @@ class ChangeLog(Protocol):
 
     def since(self, mark: str, projects: Collection[str]) -> Touched | None:
         """What was written in these projects (ids) since, or earlier; None if that isn't known any more."""
+
+
+class Hold(Protocol):
+    """The restraint of a server that was restored from a backup: it ends nothing while it only looks."""
+
+    @property
+    def looking(self) -> bool: ...
+
+    def met(self, *found: Met) -> None:
+        """Note what isn't as the records say."""
+
+
+class NoHold:
+    """`Hold` of a server that acts."""
+
+    looking = False
+
+    def met(self, *found: Met) -> None:
+        """Do nothing."""
 
 
 class NotifyAgents(Protocol):

@@ -20,6 +20,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.owner import same_install
+from chalicelib.domain.restorations import Met
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
@@ -62,6 +63,16 @@ class Sweeper:
                 with _apart(f"what a sweep of {account.key} found"):
                     self._act(account, finding, done)
         return done
+
+    def look(self, account: Account) -> list[Met]:
+        """What a sweep would find, without an effect: for a server that was restored from a backup."""
+        view, title = self._view(account), account.facts.title or account.facts.name
+        found = [Met(kind=_KINDS[type(each)], id=each.handle.id, says=_says(each, title)) for each in view.strays]
+        gone: list[Instance | Volume] = [*(instance for instance, _ in view.absent), *view.diskless]
+        return found + [
+            Met(kind="missing", id=each.id, says=f"{title} doesn't list the {each.kind} {each.name} of the records.")
+            for each in gone
+        ]
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
@@ -166,6 +177,13 @@ class Sweeper:
     def _found(self, kind: type[N], missing_keys: Iterable[keys.Key]) -> list[N]:
         found = list(missing_keys)
         return [noun for noun in nouns.find_many(self._store, kind, found) if noun is not None] if found else []
+
+
+_KINDS: dict[type[object], str] = {Owned: "machine", OwnedGroup: "group", OwnedVolume: "disk"}
+
+
+def _says(stray: OwnedResource, title: str) -> str:
+    return f"{title} has the {stray.handle.kind} {stray.handle.id}, which no record names."
 
 
 def _end(backend: Backend, orphan: OwnedResource) -> None:

@@ -21,12 +21,14 @@ from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.counters import Counters
+from chalicelib.engine.hold import RestoredHold
 from chalicelib.engine.measures import Measures, measured_or_logged
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import DstackError, StorageFull
 from chalicelib.runtime import audit_file
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.audit_file import AuditFile
+from chalicelib.runtime.backup_keys import CHECK_EVERY, back_up_if_due
 from chalicelib.runtime.carriers import CarrierMaker, Make
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.connection_admission import doors_share, most_connections
@@ -69,6 +71,8 @@ _OF_FLEETS = ("fleet/", "instance/")  # the records of fleets and their machines
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
 ERASE_EVERY = 600.0  # seconds between two steps of erasing unused data
 REFRESH_EVERY = 600.0  # seconds between refreshes of offers that are valid for so long: each costs a call, but no money
+HOLD_EVERY = 2.0  # seconds between a restored server's reads of the operator's word
+LOOK_EVERY = 60.0  # seconds between its looks at what the providers list
 LOGIN_IDLE = 10.0  # seconds that a login to a host stays open for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; slow ones come later
 RENEW_EVERY = 0.5  # seconds between writes of deferred presences: less than the margin of their deadlines
@@ -122,6 +126,7 @@ class EmbeddedRoot(Root):
         self.relays = ReplicaRelays(self.streams, self.polls.ring, folder)
         self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
         self.loop, known = ReconcileLoop(clock, store.next_due), _providers(settings)
+        self.hold, self._backups = RestoredHold(store, clock), settings.backups
         seal = Sealer(*sealing_keys(config, secret_file(folder / "master.key")))
         clouds = self._clouds(settings, server_url, program)
         self.renewals, self.refreshes = DeferredWrites(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
@@ -157,21 +162,27 @@ class EmbeddedRoot(Root):
                 problems=self.problems,
                 renew=self.renewals.add,
                 journal=self.journal,
+                hold=self.hold,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.build(),
                 **sign_on_ports(config, clock),
             )
         )
-        self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())
         self.audit = AuditFile(settings.audit_file, self._database) if settings.audit_file else None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
-        self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
 
     def checks(self) -> Mapping[str, Check]:
-        return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self.loop.problem)
+        return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self._undecided)
+
+    def _undecided(self) -> str:
+        return "" if self.hold.looking else self.loop.problem()
 
     def problems(self) -> Mapping[str, str]:
         return {name: problem(name, check) for name, check in self.checks().items()}
+
+    @cached_property
+    def _carriers(self) -> CarrierMaker:
+        return CarrierMaker(self.ports.blobs, self.ports.clock, self.makes_carriers())
 
     def carrier(self, architecture: str) -> str:
         return self._carriers.digest(architecture)
@@ -202,17 +213,35 @@ class EmbeddedRoot(Root):
         if self.catalog.awaited():
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
         services = opened(self.plane, SERVER)  # before a pass decides with what the last process had under way
-        self.effects.start(self.executor.execute)
-        self.loop.start(self.counters.passes(self.reconciler.run))
         self.door.changed(services, refresh=services)
         self.gateway_news.begin(self.plane)
-        self.erasures.start()
-        self.sweeps.start()
-        self.watches.start()
         self.renewing.start()
         self.measuring.start()
         if self.audit is not None:
             self.auditing.start()
+        if self.backing_up is not None:
+            self.backing_up.start()
+        if self.hold.looking:
+            self.holding.start()
+            self.looks.start()
+        else:
+            self._act()
+
+    def _act(self) -> None:
+        """Begin what buys and ends."""
+        self.effects.start(self.executor.execute)
+        self.loop.start(self.counters.passes(self.reconciler.run))
+        self.erasures.start()
+        self.sweeps.start()
+        self.watches.start()
+
+    def _check_hold(self) -> None:
+        """Begin to act once a restored server no longer only looks."""
+        if not self.hold.refresh():
+            self.holding.stop()
+            self.looks.stop()
+            log.warning("The restored server goes on: it buys and ends machines again")
+            self._act()
 
     def carry(self, server: tuple[str, int]) -> None:
         """Start the tunnels to hosts that can't reach this server. `server`: the address at which it listens."""
@@ -302,6 +331,29 @@ class EmbeddedRoot(Root):
         return Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     @cached_property
+    def renewing(self) -> Ticker:
+        return Ticker(RENEW_EVERY, self.renewals.write)
+
+    @cached_property
+    def sweeps(self) -> Ticker:
+        return Ticker(SWEEP_EVERY, self.sweep_accounts)
+
+    @cached_property
+    def backing_up(self) -> Ticker | None:
+        if not self._backups.to:
+            return None
+        work = partial(back_up_if_due, self._database.folder, self._backups, self.ports.clock.now)
+        return Ticker(CHECK_EVERY, work, at_once=True)
+
+    @cached_property
+    def holding(self) -> Ticker:
+        return Ticker(HOLD_EVERY, self._check_hold)
+
+    @cached_property
+    def looks(self) -> Ticker:
+        return Ticker(LOOK_EVERY, self.look, at_once=True)
+
+    @cached_property
     def auditing(self) -> Ticker:
         return Ticker(audit_file.EVERY, self._audit, at_once=True)
 
@@ -330,6 +382,10 @@ class EmbeddedRoot(Root):
         self.subscribers.stop()
         self.refreshes.stop()
         self.watches.stop()
+        if self.backing_up is not None:
+            self.backing_up.stop()
+        self.holding.stop()
+        self.looks.stop()
         self.sweeps.stop()
         self.erasures.stop()
         self.accounts.stop()

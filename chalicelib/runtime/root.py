@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
-from chalicelib.errors import NotDeployed
+from chalicelib.domain.restorations import Met
+from chalicelib.errors import BackendError, NotDeployed
 from chalicelib.runtime.ports import Ports
 from chalicelib.usecases.context import Joining, Plane
 
@@ -239,6 +240,19 @@ class Root:
 
         found = self.ports.backends.account(account)
         return Swept() if found is None else Sweeper(self.executor).run(found)
+
+    def look(self) -> None:
+        """Note what isn't as the records say at the providers, and change nothing."""
+        from chalicelib.engine.sweep import Sweeper
+
+        sweeper = Sweeper(self.executor)
+        for account in self.ports.backends.accounts():
+            try:
+                self.ports.hold.met(*sweeper.look(account))
+            except BackendError as error:
+                self.ports.hold.met(
+                    Met(kind="account", id=account.key, says=f"{account.key} couldn't be asked: {error}")
+                )
 
     def refresh(self, account: str) -> bool:
         """Fetch an account's offers; plans read the stored copy. True: jobs still wait for its first offers."""

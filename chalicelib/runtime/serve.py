@@ -16,6 +16,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
 from chalicelib.runtime.addresses import addresses_of, listen, local_end
+from chalicelib.runtime.backup_keys import check_schedule
 from chalicelib.runtime.clock import random_id
 from chalicelib.runtime.connection_admission import raise_descriptors
 from chalicelib.runtime.data_folder import locked, private_file
@@ -26,7 +27,7 @@ from chalicelib.runtime.request_log import RequestLog, RequestMeter
 from chalicelib.runtime.server_file import ServerFile, declared
 from chalicelib.runtime.server_log import JSON, set_up_log
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.runtime.startup_message import startup_lines
+from chalicelib.runtime.startup_message import restored_lines, startup_lines
 from chalicelib.runtime.ticker import Ticker
 from chalicelib.runtime.web import WebServer
 from chalicelib.store import nouns
@@ -47,6 +48,7 @@ def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> 
     try:
         config = declared(settings)
         with listen(settings.host, settings.port) as listener, locked(settings.data_dir):
+            check_schedule(settings.data_dir, settings.backups)
             return _run(settings, config, listener, kind)
     except DstackError as error:
         print(f"dstack server: {error}", file=sys.stderr)
@@ -74,7 +76,8 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
 
         def ready() -> None:
             lines = startup_lines(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
-            say([*lines, *filter(None, (found.note, found.warning, isolation))], token)
+            notes = filter(None, (found.note, found.warning, isolation))
+            say([*lines, *notes, *restored_lines(root.hold.mark, root.hold.looking)], token)
             if agents is not None:
                 agents.start()
 

@@ -51,6 +51,17 @@ class AuthoritySettings:
 
 
 @dataclass(frozen=True)
+class BackupSettings:
+    """Where a server is backed up to, and with which key."""
+
+    to: str = ""  # a folder, a file or s3://bucket/prefix; a running server with none makes no backups
+    every: int = 3_600  # seconds between a running server's
+    keep: int = 604_800  # seconds for which they are kept
+    key_file: Path | None = None  # with the key, made by the first backup
+    passphrase: str = field(default="", repr=False)  # instead of a file
+
+
+@dataclass(frozen=True)
 class ServerSettings:
     """How `dstack server` runs on one machine."""
 
@@ -85,6 +96,7 @@ class ServerSettings:
     limits: SizeLimits = field(default_factory=SizeLimits)
     images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
+    backups: BackupSettings = field(default_factory=BackupSettings)
 
     @property
     def request_level(self) -> int:
@@ -107,6 +119,27 @@ class ServerSettings:
         )
 
 
+def backup_settings(environ: Mapping[str, str] | None = None, **flags: object) -> BackupSettings:
+    """From `DSTACK_BACKUP_*`, overridden by the flags that were given. The passphrase is removed from the process's
+    environment, as `server_settings` does with its secrets."""
+    if environ is None:
+        environ = dict(os.environ)
+        os.environ.pop("DSTACK_BACKUP_PASSPHRASE", None)
+    env = {name: value for name, value in environ.items() if value}
+    values: dict[str, Any] = {
+        "to": env.get("DSTACK_BACKUP_TO", ""),
+        "every": _lasting(env, "DSTACK_BACKUP_EVERY", BackupSettings.every, least=60),
+        "keep": _lasting(env, "DSTACK_BACKUP_KEEP", BackupSettings.keep),
+        "key_file": env.get("DSTACK_BACKUP_KEY_FILE"),
+        "passphrase": env.get("DSTACK_BACKUP_PASSPHRASE", ""),
+    }
+    values |= {name: value for name, value in flags.items() if value not in (None, "")}
+    if values["key_file"] is not None:
+        values["key_file"] = Path(values["key_file"]).expanduser()
+        values["passphrase"] = ""
+    return BackupSettings(**values)
+
+
 def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -> ServerSettings:
     """Settings from `DSTACK_*` variables, overridden by the flags that were given (None: not given).
 
@@ -117,6 +150,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         environ = dict(os.environ)
         os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
         os.environ.pop("DSTACK_ACME_EAB_HMAC_KEY", None)
+        os.environ.pop("DSTACK_BACKUP_PASSPHRASE", None)
     env = {name: value for name, value in environ.items() if value}  # an empty variable counts as unset
     values: dict[str, object] = {
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
@@ -154,6 +188,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         ),
         "images": _images(env),
         "retention": _retention(env),
+        "backups": backup_settings(environ),
     }
     values |= {name: value for name, value in flags.items() if value not in (None, "")}
     if values["public_url"] is not None:
@@ -464,6 +499,21 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
         found = 0.0
     if not 0 < found <= 60:
         raise Invalid(f"{name} is {text!r}.", hint="Set a number of seconds above 0 and up to 60.")
+    return found
+
+
+def _lasting(env: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:
+    """The seconds of a duration such as `1h`."""
+    from pydantic_core import PydanticCustomError
+
+    from chalicelib.domain.specs.quantities import positive_seconds
+
+    try:
+        found = positive_seconds(env.get(name, default))
+    except PydanticCustomError as error:
+        raise Invalid(f"{name} is {env[name]!r}, not a duration.", hint=f"Set it as in {name}=1h.") from error
+    if found < least:
+        raise Invalid(f"{name} is {env[name]!r}; at least {least} s.", hint=f"Set it as in {name}=1h.")
     return found
 
 

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chalicelib.domain.instants import iso
+from chalicelib.domain.restorations import Restoration
 from chalicelib.domain.tenants import hash_token
 from cli.connection.config import ProjectEntry, default_of, load_projects, save_projects, with_project
 
 NAME = "main"
+
+
+def restored_lines(mark: Restoration | None, looking: bool) -> list[str]:
+    """What a server says that was restored from a backup, and only looks."""
+    if mark is None or not looking:
+        return []
+    return [
+        f"This server was restored as it was at {iso(mark.as_of)[:19]}Z, and only looks until "
+        f"{iso(mark.looks_until)[:19]}Z: it ends no machine and no job, and starts none",
+        "What it meets: dstack server restored. To let it act before then: dstack server restored --go-on",
+    ]
 
 
 def startup_lines(path: Path, url: str, token: str | None, admin_hash: str, enter: bool | None = None) -> list[str]:

@@ -42,7 +42,7 @@ from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Recor
 log = logging.getLogger(__name__)
 
 SCHEMA = 1
-_APPLICATION = 0x64737461  # marks a file as ours
+APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
 _ONE_BY_ONE = 3  # up to this many keys are read without a transaction, which would cost more
 _SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes at most
@@ -66,10 +66,10 @@ CREATE INDEX expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
 
 # The position of each record of events in the order of the commits: a number is never reused.
 _FEED = "CREATE TABLE IF NOT EXISTS feed (place INTEGER PRIMARY KEY AUTOINCREMENT, pk TEXT NOT NULL, sk TEXT NOT NULL)"
-_COLUMNS = "pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at"
-_GET = f"SELECT {_COLUMNS} FROM records WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
+COLUMNS = "pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at"
+_GET = f"SELECT {COLUMNS} FROM records WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
 _VERSION = "SELECT version FROM records WHERE pk = ? AND sk = ?"
-_ADD = f"INSERT INTO records ({_COLUMNS}, due_shard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_ADD = f"INSERT INTO records ({COLUMNS}, due_shard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _ADD_NEW = f"{_ADD} ON CONFLICT DO NOTHING"
 _SETTING = """SET version = ?3, body = ?4, partition1 = ?5, sort1 = ?6, partition2 = ?7, sort2 = ?8, due_kind = ?9,
  due_unit = ?10, due_at = ?11, expires_at = ?12, due_shard = ?13"""
@@ -83,11 +83,11 @@ _DROP_AT = f"{_DROP} AND version = ?"
 _DUE = """SELECT due_kind, due_unit, due_at FROM records
  WHERE due_at <= ? AND due_shard = ? AND due_kind IN (SELECT value FROM json_each(?))
  ORDER BY due_at, due_unit LIMIT ?"""
-_SCAN = f"SELECT {_COLUMNS} FROM records WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?"  # noqa: S608
+_SCAN = f"SELECT {COLUMNS} FROM records WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?"  # noqa: S608
 _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
 _FED = "INSERT INTO feed (pk, sk) VALUES (?, ?)"
-_FEED_END = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'feed'"
-_FEED_AFTER = f"SELECT place, {_COLUMNS} FROM feed JOIN records USING (pk, sk) WHERE place > ? ORDER BY place LIMIT ?"  # noqa: S608
+FEED_END = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'feed'"
+_FEED_AFTER = f"SELECT place, {COLUMNS} FROM feed JOIN records USING (pk, sk) WHERE place > ? ORDER BY place LIMIT ?"  # noqa: S608
 _NEWEST = """SELECT pk, max(sk) FROM records
  WHERE pk = (SELECT min(pk) FROM records WHERE pk >= ? AND pk < ?) GROUP BY pk"""
 _TRIM = "DELETE FROM feed WHERE place <= ?"
@@ -96,7 +96,7 @@ _SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE ex
 
 def _listing(partition: str, sort: str) -> dict[bool, str]:
     """The statements that list one index, by `reverse`. Both start after a position and end at a bound."""
-    head = f"SELECT {_COLUMNS} FROM records WHERE {partition} = ?"  # noqa: S608
+    head = f"SELECT {COLUMNS} FROM records WHERE {partition} = ?"  # noqa: S608
     return {
         False: f"{head} AND ({sort}, pk, sk) > (?, ?, ?) AND {sort} < ? ORDER BY {sort}, pk, sk LIMIT ?",
         True: f"{head} AND ({sort}, pk, sk) < (?, ?, ?) AND {sort} >= ? ORDER BY {sort} DESC, pk DESC, sk DESC LIMIT ?",
@@ -151,7 +151,7 @@ class SqliteStore:
 
     def get(self, key: Key) -> Record | None:
         rows = self._read(_GET, key)
-        return _record(rows[0]) if rows else None
+        return record_in(rows[0]) if rows else None
 
     def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
         if not keys:
@@ -167,7 +167,7 @@ class SqliteStore:
             raise self._translated(error) from error
         finally:
             self._give_back(reader)
-        return [None if row is None else _record(row) for row in rows]
+        return [None if row is None else record_in(row) for row in rows]
 
     def query(
         self,
@@ -191,12 +191,12 @@ class SqliteStore:
             start = position if inside else start
         end = low if reverse else top
         rows = self._read(_LISTINGS[index][reverse], (partition, *start, end, limit + 1))
-        records = tuple(_record(row) for row in rows[:limit])
+        records = tuple(record_in(row) for row in rows[:limit])
         more = cursors.encode(index, partition, records[-1]) if len(rows) > limit else None
         return Page(records, more)
 
     def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
-        return [_record(row) for row in self._read(_SCAN, (*(after or ("", "")), limit))]
+        return [record_in(row) for row in self._read(_SCAN, (*(after or ("", "")), limit))]
 
     def commit(self, changes: Sequence[Change]) -> None:
         validate(changes)
@@ -245,11 +245,11 @@ class SqliteStore:
         return newest
 
     def feed_end(self) -> int:
-        place: int = self._read(_FEED_END, ())[0][0]
+        place: int = self._read(FEED_END, ())[0][0]
         return place
 
     def feed_after(self, place: int, limit: int) -> list[tuple[int, Record]]:
-        return [(row[0], _record(row[1:])) for row in self._read(_FEED_AFTER, (place, limit))]
+        return [(row[0], record_in(row[1:])) for row in self._read(_FEED_AFTER, (place, limit))]
 
     def trim_feed(self, place: int) -> None:
         """Remove the entries up to this position from the feed. The records themselves stay."""
@@ -323,7 +323,7 @@ class SqliteStore:
         address = f"{Path(self._path).resolve().as_uri()}?immutable=1"
         found = sqlite3.connect(address, isolation_level=None, check_same_thread=False, factory=_Unchanging, uri=True)
         marks = [found.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-        if marks == [_APPLICATION, SCHEMA]:
+        if marks == [APPLICATION, SCHEMA]:
             return found
         found.close()
         return None
@@ -333,7 +333,7 @@ class SqliteStore:
         version = writer.execute("PRAGMA user_version").fetchone()[0]
         application = writer.execute("PRAGMA application_id").fetchone()[0]
         empty = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if application != _APPLICATION and not empty:
+        if application != APPLICATION and not empty:
             writer.close()
             raise Refused(f"{self._path} is a database of another program.", hint="Choose another data folder.")
         if version > SCHEMA:
@@ -351,7 +351,7 @@ class SqliteStore:
         if writer.execute("PRAGMA user_version").fetchone()[0] == 0:  # checked again, with the lock held
             for statement in filter(str.strip, _TABLE.split(";")):
                 writer.execute(statement)
-            writer.execute(f"PRAGMA application_id = {_APPLICATION}")
+            writer.execute(f"PRAGMA application_id = {APPLICATION}")
             writer.execute(f"PRAGMA user_version = {SCHEMA}")
         writer.execute(_FEED)  # of every file: an older version leaves it alone
         writer.execute("COMMIT")
@@ -498,7 +498,7 @@ def _row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def _record(row: tuple[Any, ...]) -> Record:
+def record_in(row: tuple[Any, ...]) -> Record:
     pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at = row
     return Record(
         Key(pk, sk),

@@ -17,6 +17,8 @@ from chalicelib.engine.ports import (
     ChangeLog,
     Clock,
     ConfigurationCheck,
+    Hold,
+    NoHold,
     NotifyAgents,
     Rights,
     Streams,
@@ -186,6 +188,7 @@ class PlanePorts:
     problems: Callable[[], Mapping[str, str]] = dict  # why it isn't ready, by check  none: alarms say it
     journal: ChangeLog | None = None  # of this process's commits  the events in the store
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
+    hold: Hold = field(default_factory=NoHold)  # after a restore, until it acts again  the same, by a setting
     # What the operator chose:
     limits: SizeLimits = field(default_factory=SizeLimits)
     images: JobImages = field(default_factory=JobImages)

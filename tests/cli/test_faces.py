@@ -65,7 +65,8 @@ NO_TABLE = {  # lines, a log, a script
     "fleet join-command", "fleet revoke-join", "import delete", "init", "login", "logs", "project add",
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
-    "secret delete", "secret set", "server", "service token", "stop", "token create", "token revoke",
+    "secret delete", "secret set", "server", "server backup", "server backups", "server restore", "server restored",
+    "service token", "stop", "token create", "token revoke",
     "volume delete", "gateway delete", "gateway update",
 }  # fmt: skip
 

@@ -395,3 +395,20 @@ def test_of_two_sweeps_at_once_one_tells_and_both_agree_later(caplog: pytest.Log
     assert scene.event_types() == [EventType.orphaned] * 2 + [EventType.reclaimed] * 2
     assert scene.left() == set()
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_look_says_what_a_sweep_would_find_and_changes_nothing() -> None:
+    scene = Scene()
+    stray = scene.buy("stray")
+    before = list(scene.store.scan())
+    here = EffectContext(scene.store, scene.place, scene.accounts, "ours", b"k" * 32)
+    sweeper = Sweeper(
+        Executor(here, Loader(Reader(scene.store), Books(), scene.accounts), wake=scene.place.woken.extend)
+    )
+    account = scene.accounts.accounts()[0]
+    found = sweeper.look(account)
+    assert {each.kind for each in found} == {"machine"} and len(found) == 2, "a machine and its disk"
+    assert all("which no record names" in each.says for each in found)
+    scene.place.at += 10 * APART
+    assert sweeper.look(account) == found and list(scene.store.scan()) == before
+    assert {one.instance_id for one in scene.cloud.list_owned()} == {stray}

@@ -21,7 +21,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.keys import Key
 from chalicelib.errors import Bug, Conflict, DataTooNew, Refused, StorageFull
 from chalicelib.store.port import Delete, Put, Record, Store
-from chalicelib.store.sqlite import _ADD, _APPLICATION, _DROP, _LISTINGS, _STEP, _TABLE, SCHEMA, SqliteStore, _row
+from chalicelib.store.sqlite import _ADD, _DROP, _LISTINGS, _STEP, _TABLE, APPLICATION, SCHEMA, SqliteStore, _row
 from tests.store.contract import StoreContract, add, record
 
 
@@ -206,7 +206,7 @@ def older(path: Path, count: int, *, kept: int) -> None:
     connection.execute("PRAGMA secure_delete = OFF")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(_TABLE)
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("BEGIN")
     for number in range(count):

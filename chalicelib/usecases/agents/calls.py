@@ -28,11 +28,13 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.restorations import Met
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.log_context import unit_context
-from chalicelib.errors import Bug, Conflict, Invalid, Refused
+from chalicelib.engine.ports import Hold
+from chalicelib.errors import Bug, Conflict, Forbidden, Invalid, Refused
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.joining import should_leave
@@ -78,6 +80,9 @@ class AgentPorts(SealedChangePorts, TaskPorts, LogPorts, StreamPorts, UploadPort
 
     @property
     def retention(self) -> Retention: ...
+
+    @property
+    def hold(self) -> Hold: ...
 
     @property
     def renew(self) -> Callable[[Put], None] | None: ...
@@ -140,11 +145,13 @@ class _Exchange:
         instance = None if status is None else read.parse(Instance, status)
         known = None if presence is None else read.parse(Presence, presence)
         if instance is None and outlived(self.plane, self.message.instance, credential):
-            return _gone(self.message)
+            return self._gone()
+        if instance is None and self.plane.hold.looking:
+            self._met("agent", self.message.instance, "the agent of a machine that the records don't know reports.")
         entry = admit(self.plane, instance, known, credential, self.message.boot)
         assert instance is not None, "`admit` admits nobody for an instance that doesn't exist"
         if instance.status is InstanceStatus.terminated or should_leave(instance):
-            return _gone(self.message)
+            return self._gone()
         self._load(instance)
         beside = () if self.gateway is None else (self.gateway,)
         given = NounsSnapshot(
@@ -154,6 +161,17 @@ class _Exchange:
         self._commit(given, entry, draft, known, awaited=instance.unreachable or _joining(instance))
         self._wake(instance, known)
         return self._answer(after, entry)
+
+    def _gone(self) -> contract.SyncReply:
+        """The order to end everything there, which a server that only looks doesn't give. Refused, an agent keeps its
+        tasks and asks again."""
+        if self.plane.hold.looking:
+            self._met("agent", self.message.instance, "the agent of a machine that the records take for ended reports.")
+            raise Forbidden("This server was restored from a backup, and only looks until it goes on")
+        return _gone(self.message)
+
+    def _met(self, kind: str, id_: str, says: str) -> None:
+        self.plane.hold.met(Met(kind=kind, id=id_, says=f"{self.message.instance[:8]}: {says}"))
 
     def _load(self, instance: Instance) -> None:
         claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
@@ -241,6 +259,10 @@ class _Exchange:
             self.runs[run.id] = finish(draft, run, job, *specs)
 
     def _reported(self, fold: ReportFold, job: Job, report: TaskReport | None) -> Job:
+        if report is None and not job.finished and self.plane.hold.looking:  # it may have ended since the backup
+            if job.status in (JobStatus.pulling, JobStatus.running):
+                self._met("job", job.id, f"the agent doesn't list job {job.name}, which the records take for running.")
+            return job
         return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
 
     def _replica(self, job: Job, report: TaskReport | None) -> JobSpec | None:
@@ -291,7 +313,11 @@ class _Exchange:
         """
         going = {task.id for task in reports.values() if task.state == "exited"}
         reported = {*reports, *(chunk.task for chunk in self.message.logs)}
-        for task in sorted(reported - self.jobs.keys() - going):
+        strangers = sorted(reported - self.jobs.keys() - going)
+        if strangers and self.plane.hold.looking:
+            for task in strangers:
+                self._met("task", task, f"the agent runs task {task[:40]}, which the records don't know.")
+        for task in strangers:
             log.debug("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
     def _commit(
@@ -354,7 +380,8 @@ class _Exchange:
     def _answer(self, instance: Instance, entry: Admission) -> contract.SyncReply:
         reports = {task.id: task for task in self.message.tasks}
         tasks = [task for job in self.jobs.values() if (task := self._wanted(job, reports.get(job.id))) is not None]
-        tasks += [{"id": task_id, "want": "remove"} for task_id in reports if task_id not in self.jobs]
+        if not self.plane.hold.looking:  # what isn't in the answer is left alone
+            tasks += [{"id": task_id, "want": "remove"} for task_id in reports if task_id not in self.jobs]
         answer: contract.SyncReply = {
             "news": False,
             "seq": self.message.seq,
@@ -372,14 +399,17 @@ class _Exchange:
             answer["boot"] = "past"
         if orders := stream_orders.take_orders(self.plane, instance.id, self.ordered):
             answer["streams"] = orders
-        if (carried := gateway_replicas.wanted(instance.gateway)) is not None:
+        carried = gateway_replicas.wanted(instance.gateway)
+        if carried is None and self.plane.hold.looking:
+            carried = gateway_replicas.as_reported(self.message.gateway)
+        if carried is not None:
             answer["gateway"] = carried
         must_act = any(task["want"] != "run" or not task.keys().isdisjoint(NEWS) for task in tasks)
         answer["news"] = (
             must_act
             or past
             or self.unfinished
-            or gateway_replicas.must_act(instance.gateway, self.message.gateway)
+            or (gateway_replicas.must_act(instance.gateway, self.message.gateway) and not self.plane.hold.looking)
             or bool(entry.credential or self.message.logs or self.message.chunks or "streams" in answer)
         )
         return answer
@@ -392,7 +422,7 @@ class _Exchange:
                 return {"id": job.id, "want": "abort"}  # another response may be bringing it to the agent now
             return None if report.state == "exited" else stop_order(job, self.now)
         if job.status is JobStatus.submitted:
-            return None if report is None else {"id": job.id, "want": "remove"}
+            return None if report is None or self.plane.hold.looking else {"id": job.id, "want": "remove"}
         if (spec := self.specs.get(job.id)) is not None:
             return {"id": job.id, "want": "run", "spec": spec}
         if report is None and job.status is JobStatus.provisioning:

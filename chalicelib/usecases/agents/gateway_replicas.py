@@ -18,6 +18,13 @@ def wanted(seat: GatewaySeat | None) -> GatewayOrder | None:
     return {"id": seat.gateway_id, "num": seat.num, "http": seat.http_port, "https": seat.https_port}
 
 
+def as_reported(report: GatewayReport | None) -> GatewayOrder | None:
+    """The order that leaves a replica as it is, whatever the records say of it."""
+    if report is None:
+        return None
+    return {"id": report.id, "num": report.num, "http": report.http, "https": report.https}
+
+
 def must_act(seat: GatewaySeat | None, report: GatewayReport | None) -> bool:
     """Is the wanted replica another than the one that the agent reports?"""
     return wanted(seat) is not None if report is None else not report.is_of(seat)

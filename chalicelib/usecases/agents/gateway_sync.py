@@ -21,7 +21,8 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import CallerVerdict, Served
-from chalicelib.errors import Ended, Refused
+from chalicelib.engine.ports import Hold
+from chalicelib.errors import Ended, Forbidden, Refused
 from chalicelib.loopback import is_loopback
 from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases.agents import stream_orders
@@ -50,6 +51,11 @@ class GatewayPorts(SealedChangePorts, CredentialPorts, StreamPorts, Protocol):
     def pace(self) -> Pace: ...
 
 
+class SeatPorts(RecordPorts, Protocol):
+    @property
+    def hold(self) -> Hold: ...
+
+
 @dataclass(frozen=True)
 class Seat:
     """A replica of a gateway, and its machine."""
@@ -63,7 +69,7 @@ class Seat:
         return door_of(self.gateway.id, self.replica.num)
 
 
-def seat_of(plane: RecordPorts, credential: str) -> Seat:
+def seat_of(plane: SeatPorts, credential: str) -> Seat:
     """The replica of the instance with this credential. Raises Forbidden, or Ended for an instance that carries no
     gateway (any more). A lost machine keeps its agent's credential, and its number may belong to another machine by
     now, so the gateway's own record must name the machine, too."""
@@ -72,6 +78,8 @@ def seat_of(plane: RecordPorts, credential: str) -> Seat:
     gateway = None if has is None else plane.read.find(Gateway, keys.gateway(has.gateway_id))
     replica = None if gateway is None else _carried(gateway, machine)
     if gateway is None or replica is None:
+        if plane.hold.looking:  # the records are older than the gateway may be: it goes on as it is
+            raise Forbidden("This server was restored from a backup, and only looks until it goes on")
         raise Ended("This instance carries no gateway.")
     return Seat(gateway, replica, machine)
 

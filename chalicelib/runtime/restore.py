@@ -1,0 +1,160 @@
+"""A data folder from a backup. It appears completely or not at all, and marked: the server that starts there looks
+before it acts (`domain/restorations.py`)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros, iso
+from chalicelib.domain.restorations import LOOKS, Restoration
+from chalicelib.domain.tenants import User, hash_token
+from chalicelib.errors import DataTooNew, Refused
+from chalicelib.runtime.backup import DATABASE, left_out
+from chalicelib.store import nouns
+from chalicelib.store.backups import Backups, FileEntry, Moment
+from chalicelib.store.disk import disk_error, make_folder, sync_folder
+from chalicelib.store.port import Record
+from chalicelib.store.record_lines import record_of
+from chalicelib.store.sqlite import SCHEMA
+from chalicelib.store.sqlite_snapshot import Entry, write
+
+_KEPT = frozenset({"server.lock"})  # in a folder that counts as empty
+
+
+@dataclass(frozen=True)
+class Restored:
+    moment: Moment
+    records: int
+    files: int
+    revoked: int  # tokens
+
+
+def restore(
+    backups: Backups,
+    folder: Path,
+    now: Micros,
+    *,
+    until: Micros | None = None,
+    revoke: Callable[[], str] | None = None,
+) -> Restored:
+    """Make the folder as it was at the last backup, of those up to `until`. `revoke`: makes the tokens that replace all
+    those there were. Raises Refused unless the folder is empty, and for a backup that isn't whole."""
+    moment = backups.latest(until)
+    if moment is None:
+        raise Refused(
+            "There is no backup." if until is None else f"There is no backup up to {iso(until)}.",
+            hint="`dstack server backups` lists those there are.",
+        )
+    if moment.store > SCHEMA:
+        raise DataTooNew(
+            f"The backup of {moment.name} is of a newer version ({moment.program}): its format is {moment.store}, this "
+            f"version reads up to {SCHEMA}.",
+            hint="Restore it with that version, or an older backup with --at.",
+        )
+    with _made_anew(folder) as draft:
+        files = _write_files(backups, moment, draft)
+        tokens = _Tokens(revoke)
+        records = tokens.changed(map(record_of, backups.lines(moment.records)))
+        mark = Restoration(as_of=moment.at, at=now, looks_until=now + LOOKS)
+        count = write(draft / DATABASE, _marked(records, mark), _feed(backups, moment), max(moment.feed_end, now))
+    return Restored(moment, count, files, tokens.revoked)
+
+
+def _marked(records: Iterator[Record], mark: Restoration) -> Iterator[Record]:
+    """The records with the mark, in place of that of an earlier restoration."""
+    yield from (record for record in records if record.key != keys.RESTORATION)
+    yield nouns.put(mark).record
+
+
+def _feed(backups: Backups, moment: Moment) -> list[Entry]:
+    """What followers haven't seen. Later events get places after all that were given before, or an audit log that is
+    ahead of the backup would leave them out: the time in microseconds is such a place."""
+    return [(place, pk, sk) for place, pk, sk in map(orjson.loads, backups.lines(moment.feed))]
+
+
+class _Tokens:
+    """Replaces everybody's token, and leaves out those that people made or got by signing on, if that is wanted: tokens
+    that were revoked since the backup would be valid again."""
+
+    def __init__(self, make: Callable[[], str] | None) -> None:
+        self._make, self.revoked = make, 0
+
+    def changed(self, records: Iterator[Record]) -> Iterator[Record]:
+        return records if self._make is None else self._replaced(records, self._make)
+
+    def _replaced(self, records: Iterator[Record], make: Callable[[], str]) -> Iterator[Record]:
+        for record in records:
+            family, _, rest = record.key.pk.partition("/")
+            of_person = family == "token" and record.key.sk != "run"  # a job's token ends with its run
+            named = family == "user" and record.key.sk.startswith(keys.ACCESS_TOKENS)
+            if of_person or named or family == "workload":
+                self.revoked += of_person and record.key.sk in ("user", "access")
+            elif family == "user" and record.key.sk == keys.STATUS:
+                user = nouns.read(User, record)
+                fresh = nouns.put(user.with_(token_hash=hash_token(make())))
+                yield fresh.record
+                yield nouns.pointer(keys.token(nouns.read(User, fresh.record).token_hash), rest).record
+            else:
+                yield record
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _write_files(backups: Backups, moment: Moment, folder: Path) -> int:
+    count = 0
+    for entry in backups.files(moment):
+        path = folder / entry.path
+        if left_out(entry.path.partition("/")[0]) or not path.resolve().is_relative_to(folder.resolve()):
+            raise Refused(f"The backup has a file {entry.path!r}, which belongs to no data folder.")
+        _write_file(backups, entry, path)
+        count += 1
+    return count
+
+
+def _write_file(backups: Backups, entry: FileEntry, path: Path) -> None:
+    try:
+        make_folder(path.parent)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for part in entry.parts:
+                file.write(backups.get(part))
+            size = file.tell()
+            file.flush()
+            os.fsync(file.fileno())
+        os.utime(path, ns=(entry.changed, entry.changed))  # ages count: of archives, and for the next backup
+    except OSError as error:
+        raise disk_error(path, error) from error
+    if size != entry.size:
+        raise Refused(f"{entry.path} of the backup has {size} bytes, not {entry.size}.", hint="Use another moment.")
+
+
+@contextmanager
+def _made_anew(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of the given one if that goes well, and else is deleted."""
+    if folder.exists() and (not folder.is_dir() or {entry.name for entry in folder.iterdir()} - _KEPT):
+        raise Refused(
+            f"{folder} isn't empty, and a backup is never restored over something.",
+            hint="Name a new folder with --data-dir, or move this one away: its server must be stopped.",
+        )
+    draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    try:
+        make_folder(folder.parent)
+        draft.mkdir(mode=0o700)
+        yield draft
+        if folder.exists():
+            shutil.rmtree(folder)
+        draft.rename(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise disk_error(folder, error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
