@@ -124,6 +124,7 @@ def test_what_texts_name_exists() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_product_names_no_tests() -> None:
     """It would have to change with them, and is installed without them."""
     files = (path for folder in FOLDERS[:-1] for path in (ROOT / folder).rglob("*.py"))

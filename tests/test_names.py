@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 import chalicelib
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +30,7 @@ def duplicates(sources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list
     return {key: paths for key, paths in places.items() if len(paths) > 1}
 
 
+@pytest.mark.slow
 def test_no_two_classes_of_a_package_share_a_name() -> None:
     found = [(str(path.relative_to(ROOT)), path.read_text()) for top in PRODUCT for path in (ROOT / top).rglob("*.py")]
     assert len(found) > 300, "not all of the code was read"

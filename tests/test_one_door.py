@@ -77,6 +77,7 @@ def test_only_a_draft_moves_a_status() -> None:
     assert {place.partition(":")[0] for place in found} == {DRAFT}, found
 
 
+@pytest.mark.slow
 def test_only_a_draft_follows_a_table() -> None:
     assert {name for name, tree in sources("chalicelib.machines.table") if follows(tree)} == {DRAFT}
 
@@ -197,6 +198,7 @@ READER = "chalicelib/engine/read.py"
 READS = re.compile(r"""keys\.(?:run_body|fleet_body|instances_of)\b|f?"job/""")
 
 
+@pytest.mark.slow
 def test_one_reader_knows_where_the_parts_of_a_run_and_of_a_fleet_are() -> None:
     """A run's jobs and spec, a fleet's spec and machines: who reads them past it misses what an index doesn't show yet,
     and reads again what is kept."""

@@ -36,6 +36,7 @@ def test_lines_may_stay() -> None:
 
 
 @given(st.text(alphabet=st.characters() | st.sampled_from("\x1b[];m\x07\\P\x9b\x9c\n"), max_size=60))
+@pytest.mark.slow
 def test_nothing_that_acts_is_left(text: str) -> None:
     shown = printable(text)
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u202a\u202e" for c in shown)

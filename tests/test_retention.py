@@ -10,6 +10,8 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import get_type_hints
 
+import pytest
+
 import chalicelib
 from chalicelib.agent.kernel import tasks
 from chalicelib.catalog import offers
@@ -61,6 +63,7 @@ def test_every_family_of_keys_has_its_line(name: str) -> None:
     assert name in LISTED, f"say in docs/reference/retention.md how long `{name}` is kept, and what erases it"
 
 
+@pytest.mark.slow
 def test_no_key_is_made_elsewhere() -> None:
     """So none can be without its line. What reads a key back, or makes one from a listed one, names no family."""
     made = re.compile(r"\bKey\((?!\*|row|pk, sk)")

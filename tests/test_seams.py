@@ -148,6 +148,7 @@ def test_pynamodb_lends_a_models_connection_to_a_transaction() -> None:
     TransactWrite(connection=connection, client_request_token="a")
 
 
+@pytest.mark.slow
 def test_botocore_lets_a_handler_answer_a_call() -> None:
     """`chalicelib/store/dynamo_calls.py` does, with what it is given; nothing is sent here."""
     from botocore.awsrequest import AWSResponse

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import chalicelib.agent
 
 FOLDER = Path(chalicelib.agent.__file__).parent
@@ -60,6 +62,7 @@ def upward(arrows: Mapping[str, set[str]]) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_no_module_is_in_a_circle_of_imports() -> None:
     arrows = graph()
     assert len(arrows) > 80 and arrows["runtimes.process"] >= {"runtimes.accounts", "kernel.tasks"}, "lazy ones, too"

@@ -177,6 +177,7 @@ def test_callers_get_what_the_table_says(town: Town, route: Route) -> None:
 
 
 @each("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.slow
 def test_who_may_not_call_learns_nothing_from_a_body(town: Town, route: Route) -> None:
     """The caller comes before the body: nonsense gets 403 from those whom the table keeps out of every project."""
     known = {caller.name: caller for caller in town.callers}

@@ -120,6 +120,7 @@ def test_what_no_token_can_be_is_refused_with_what_it_can_be(rig: Rig, wanted: d
     assert rig.ok(LIST, token=ann) == []
 
 
+@pytest.mark.slow
 def test_a_name_twice_and_too_many_are_refused(rig: Rig) -> None:
     made(rig)
     assert "You have an access token 'ci' already" in rig.refused(CREATE, {"name": "ci", "verbs": ["read"]})

@@ -116,6 +116,7 @@ def test_the_version_header_counts_in_any_case(rig: Rig, call: Call) -> None:
     assert call(sent)[0] == 400
 
 
+@pytest.mark.slow
 def test_unknown_resources_and_methods_are_json_too(app: ControlPlane, call: Call) -> None:
     assert call(event("/nope"))[0] == 404
     assert call(event("/api/runs/list", method="GET"))[0] == 405
@@ -130,6 +131,7 @@ def test_any_content_type_is_taken(rig: Rig, call: Call) -> None:
         assert call(sent) == (200, [])
 
 
+@pytest.mark.slow
 def test_threads_do_not_see_each_others_requests(rig: Rig, call: Call) -> None:
     names = [f"run-{number}" for number in range(12)]
     for name in names:

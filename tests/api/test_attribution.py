@@ -82,6 +82,7 @@ def written(town: Town, route: Route, name: str) -> tuple[Sequence[Change], list
 
 @each("route", WRITING, ids=lambda route: f"{route.method} {route.path}")
 @each("name", [f"{PRIVATE}admin", "root"])
+@pytest.mark.slow
 def test_what_is_written_is_told_with_who_did_it(town: Town, route: Route, name: str) -> None:
     changes, events = written(town, route, name)
     if changes and route.path not in BESIDE:
@@ -92,6 +93,7 @@ def test_what_is_written_is_told_with_who_did_it(town: Town, route: Route, name:
 
 @each("route", [route for route in WRITING if route.verb], ids=lambda route: f"{route.method} {route.path}")
 @each("name", [f"{PRIVATE}admin", "root"])
+@pytest.mark.slow
 def test_what_is_written_with_an_access_token_is_told_with_its_name(town: Town, route: Route, name: str) -> None:
     _, own = written(town, route, name)
     _, events = written(town, route, f"{name}'s token")

@@ -27,6 +27,7 @@ def peak_mb(work: Callable[[], object]) -> float:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_too_large_is_never_there_as_a_whole() -> None:
     """100 MB of job specs become 4 MB without anybody holding the 100."""
     text = orjson.dumps({"commands": ["z" * 1_000_000], "env": {"A": "b"}, "image_name": "i"})
@@ -104,6 +105,7 @@ SLOW = {name: pytest.mark.slow for name in ("many unknown keys", "wrong values i
 
 
 @pytest.mark.parametrize("what", [pytest.param(name, marks=SLOW.get(name, ())) for name in BODIES])
+@pytest.mark.slow
 def test_a_large_body_makes_no_larger_answer(rig: Rig, what: str) -> None:
     body = orjson.dumps(BODIES[what])
     for route in BUILT:

@@ -7,6 +7,7 @@ import hashlib
 import re
 
 import orjson
+import pytest
 
 from chalicelib.api import dispatch
 from chalicelib.api.dispatch import Reply
@@ -24,6 +25,7 @@ def test_the_document_is_there_for_everybody(rig: Rig) -> None:
     assert orjson.loads(reply.body)["openapi"] == "3.1.0"
 
 
+@pytest.mark.slow
 def test_so_is_the_schema_of_configurations(rig: Rig) -> None:
     reply = get(rig, "/configuration.schema.json")
     assert reply.status == 200 and reply.headers["Content-Type"] == "application/schema+json"

@@ -311,6 +311,7 @@ def listed_with_reads(rig: Rig, **fields: Any) -> tuple[list[Event], int]:
     return found, store.read
 
 
+@pytest.mark.slow
 def test_a_filter_that_matches_little_answers_what_it_has_and_goes_on_from_there(rig: Rig) -> None:
     happened(rig, 2_500, actor_id=(rare := derive("test", "rare")), actor_name="rare")
     rig.ok("P/secrets/create_or_update", {"name": "new", "value": "v"})

@@ -143,6 +143,7 @@ def test_two_hundred_nodes_are_stored_as_one_spec_and_planned_as_many(rig: Rig) 
     ]
 
 
+@pytest.mark.slow
 def test_the_offers_of_many_nodes_are_fewer_for_each(tmp_path: Path) -> None:
     rig = Rig.at(tmp_path, backends=accounts(BackendFacts(name="vultr", multinode=True)))
     many = Books(tuple(offer(f"m{number}", 0.1 + number) for number in range(40)))

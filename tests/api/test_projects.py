@@ -44,6 +44,7 @@ WITHIN = [route for route in ROUTES if "{project_name}" in route.path]
 
 
 @each("route", WITHIN, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.slow
 def test_a_project_of_others_is_answered_as_one_that_doesnt_exist(both: tuple[Rig, str], route: Route) -> None:
     """Or anybody with a token could try out names."""
     rig, token = both

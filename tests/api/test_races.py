@@ -109,6 +109,7 @@ def test_projects_of_one_user_up_to_the_limit(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("what", ["run", "fleet"])
+@pytest.mark.slow
 def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str) -> None:
     """One of the two is refused, or both: nothing runs on where nobody can see it."""
     bodies = {"run": {"plan": {"run_spec": task("train")}}, "fleet": {"plan": {"spec": fleet("pool")}}}

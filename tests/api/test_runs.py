@@ -352,6 +352,7 @@ def submit_many(rig: Rig, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.slow
 def test_pages_join_without_gap_or_repeat(rig: Rig, ascending: bool) -> None:
     ids = set(submit_many(rig, 23))
     seen: list[dict[str, Any]] = []

@@ -400,6 +400,7 @@ def test_what_it_has_of_its_own_is_read_like_what_others_have(nimbus: None) -> N
         assert any(problem.path == where and what in problem.render() for problem in caught.value.problems), text
 
 
+@pytest.mark.slow
 def test_editors_know_it(nimbus: None) -> None:
     schema = configuration_schema()
     assert {"NimbusVolumeConfiguration", "NimbusGatewayCertificate", "NimbusOptions"} <= schema["$defs"].keys()

@@ -25,6 +25,7 @@ def test_there_are_enough(backend: str) -> None:
 
 
 @every_backend
+@pytest.mark.slow
 def test_a_change_is_of_the_file_as_it_is(backend: str, tmp_path: Path) -> None:
     for plant in plants(backend):
         compile(plant.source(tmp_path), str(plant), "exec")

@@ -55,6 +55,7 @@ def named_in(source: str) -> Iterator[str]:
         yield from (f"line {getattr(node, 'lineno', 0)}: {each}" for each in found)
 
 
+@pytest.mark.slow
 def test_no_other_file_names_a_provider() -> None:
     found = {
         str(path.relative_to(ROOT)): named

@@ -197,6 +197,7 @@ def test_missing_sdk_names_the_extra() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(built()))
+@pytest.mark.slow
 def test_a_row_names_every_module_that_its_package_imports_from_elsewhere(name: str) -> None:
     """So a class exists only where all that its calls need is installed."""
     row = BACKENDS[name]

@@ -78,6 +78,7 @@ def made(content: bytes) -> dict[str, bytes]:
         return {name: file.read() for name, file in found.items() if file is not None}
 
 
+@pytest.mark.slow
 def test_a_carrier_has_the_part_of_its_packages_that_the_agent_needs() -> None:
     content = make("x86", lambda wanted: small(wanted.name))
     found = made(content)

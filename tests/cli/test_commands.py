@@ -60,6 +60,7 @@ def test_ps_shows_the_last_run_when_none_is_active(dstack: Dstack, plane: Plane)
     ]
 
 
+@pytest.mark.slow
 def test_ps_n_pages(dstack: Dstack, plane: Plane) -> None:
     def page(body: dict[str, Any]) -> list[Any]:
         return [run(f"r{number}") for number in range(body["limit"])]
@@ -485,6 +486,7 @@ def test_init_writes_an_example_that_parses(bare: Dstack) -> None:
     assert "left unchanged" in bare("init").out and (bare.terminal.cwd / ".dstack.yml").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_init_schema(bare: Dstack) -> None:
     assert bare("init", "--schema").code == 0
     schema = json.loads((bare.terminal.cwd / ".dstack" / "configuration.schema.json").read_text())

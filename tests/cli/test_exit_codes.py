@@ -98,6 +98,7 @@ def test_a_command_ends_as_the_table_says(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_the_reference_has_the_table_and_every_row_is_shown() -> None:
     assert {name for _, name, _ in EXIT_CODES} == set(CASES)
     for code, name, when in EXIT_CODES:

@@ -65,6 +65,7 @@ def test_json_or_why_not(path: tuple[str, ...]) -> None:
 
 
 @each("path", LEAVES, ids=" ".join)
+@pytest.mark.slow
 def test_every_flag_is_explained_and_help_fits(path: tuple[str, ...], bare: Dstack) -> None:
     for param in LEAVES[path].params:
         assert getattr(param, "help", None), f"{path}: {param.name} has no help"

@@ -49,11 +49,13 @@ UNUSUAL = ("tpu-",)
 
 
 @pytest.mark.parametrize("page", sorted(reference.PAGES))
+@pytest.mark.slow
 def test_pages_are_up_to_date(page: str) -> None:
     text = (PAGES / page).read_text(encoding="utf-8")
     assert reference.renewed(text, reference.PAGES[page]()) == text, "python -m chalicelib.configuration.reference"
 
 
+@pytest.mark.slow
 def test_the_page_says_of_each_type_of_backend_whether_it_is_built() -> None:
     sections = reference.server_fields().split("\n### ")
     for kind, row in BACKENDS.items():
@@ -208,6 +210,7 @@ def test_an_editor_knows_the_corpus() -> None:
 
 
 @pytest.mark.parametrize(("args", "made"), [([], schema), (["profiles"], profiles_schema)], ids=["", "profiles"])
+@pytest.mark.slow
 def test_the_schema_is_printed(args: list[str], made: Callable[[], Any], capsys: pytest.CaptureFixture[str]) -> None:
     main(args)
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(made()))

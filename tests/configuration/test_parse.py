@@ -205,6 +205,7 @@ def test_profiles_file() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ten_thousand_problems_are_cut_short() -> None:
     assert len(problems(TASK + "ports:\n" + "- x\n" * 10_000)) == 200
 
@@ -246,6 +247,7 @@ def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
 
 @settings(max_examples=many(600))
 @given(st.sampled_from(list(TYPES)), st.dictionaries(_keys, _values, max_size=6))
+@pytest.mark.slow
 def test_any_values_are_refused_in_our_words(kind: str, fields: dict[str, object]) -> None:
     import yaml
 

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from chalicelib.configuration.overrides import Overrides, overridden
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.resolution import resolved
@@ -136,6 +138,7 @@ def difference(case: Recorded) -> str | None:
     return None if found == case.wire or case.reason(REWORDED) else f"we read it as {found}, the client as {case.wire}"
 
 
+@pytest.mark.slow
 def test_each_reads_like_the_genuine_client() -> None:
     differences = [f"{why}:\n{case}" for case in recorded() if (why := difference(case))]
     assert not differences, "\n\n".join(differences)

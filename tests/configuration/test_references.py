@@ -91,6 +91,7 @@ def test_what_names_nothing_is_refused_wherever_it_is_written(text: str) -> None
     assert [path for path, spec in places if misplaced_in(spec) != [path]] == [] and len(places) > 200
 
 
+@pytest.mark.slow
 def test_the_text_itself_may_be_anywhere() -> None:
     for text in ("$${{ secret.b }}", "$$${{", "$${{ never closed", "{{ x }}", "${x}"):
         for path, spec in everywhere(text):

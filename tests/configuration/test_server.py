@@ -392,6 +392,7 @@ def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
 @given(
     st.sampled_from(BACKENDS), st.dictionaries(_keys, _values, max_size=4), st.dictionaries(_keys, _values, max_size=3)
 )
+@pytest.mark.slow
 def test_any_values_are_refused_in_our_words(backend: dict[str, Any], fields: dict[str, Any], rest: Any) -> None:
     text = yaml.safe_dump({"projects": [{"name": "a", "backends": [backend | fields]}], **rest}, allow_unicode=True)
     try:

@@ -101,6 +101,7 @@ def parts_of(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from within(value)
 
 
+@pytest.mark.slow
 def test_every_number_at_a_border_has_bounds() -> None:
     assert {model.__qualname__: found for model in BORDERS if (found := Walk(model).found)} == {}
 

@@ -143,6 +143,7 @@ def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
         ("echo changed >$file; exit", "agent.pyz from http://plane:3000 has an unexpected SHA-256: "),
     ],
 )
+@pytest.mark.slow
 def test_it_gives_up_after_the_time_that_a_machine_has_to_report(
     tmp_path: Path, shell: list[str], first: str, message: str
 ) -> None:

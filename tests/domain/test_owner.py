@@ -38,6 +38,7 @@ def known_by_name(owner: Owner) -> Owner:
 
 
 @given(owners())
+@pytest.mark.slow
 def test_tags_are_read_back(owner: Owner) -> None:
     assert from_tags(dict(owner.tags)) == owner == read(dict(owner.tags), "anything")
 
@@ -74,12 +75,14 @@ def test_the_extremes_have_names(extreme: uuid.UUID, epoch: int) -> None:
 @example("g" + "0" * 56 + "001")  # groups have no epochs
 @example("i" + "0" * 58 + "\u0660")
 @example("i" + "0" * 59 + "\n")
+@pytest.mark.slow
 def test_foreign_names_are_not_ours(name: str) -> None:
     found = from_name(name)
     assert found is None or not same_install(found.install, INSTALL)
 
 
 @given(st.from_regex(r"\A[ivg][0-9a-z]{59}\Z"))
+@pytest.mark.slow
 def test_what_is_read_of_a_name_has_that_name(name: str) -> None:
     """So no second spelling of an owner is taken for it."""
     found = from_name(name)
@@ -108,6 +111,7 @@ def test_tags_that_cannot_be_read_belong_to_somebody_else(changes: dict[str, str
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20)))
+@pytest.mark.slow
 def test_foreign_tags_are_nobodys(tags: dict[str, str]) -> None:
     assert from_tags(tags) is None
 

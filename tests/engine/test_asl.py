@@ -223,6 +223,7 @@ def test_both_try_again_for_ever(name: str, step: str) -> None:
 
 
 @each(("name", "relayed", "step", "times", "error"), CASES)
+@pytest.mark.slow
 def test_both_make_the_same_steps(name: str, relayed: bool, step: str, times: int, error: str) -> None:
     both_make_the_same_steps(name, relayed, step, times, error)
 

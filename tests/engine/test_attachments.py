@@ -120,6 +120,7 @@ def test_a_read_only_volume_is_attached_so_that_nothing_can_write_it(stage: Runs
     assert device is not None and device.read_only is read_only
 
 
+@pytest.mark.slow
 def test_a_slow_cloud_is_waited_for_both_ways(stage: Runs) -> None:
     stage.script.attach = stage.script.detach = MINUTE
     run = stage.start()
@@ -169,6 +170,7 @@ def test_a_refusal_ends_the_job_and_says_why(stage: Runs, error: str) -> None:
     stage.until(lambda: stage.states == [])
 
 
+@pytest.mark.slow
 def test_a_disk_that_never_comes_ends_the_job_in_time(stage: Runs) -> None:
     stage.script.attach = b.DAY
     run = stage.start()
@@ -213,6 +215,7 @@ def test_a_machine_that_ends_waits_for_its_disk(stage: Runs, noted: bool) -> Non
     assert stage.place.again(machine).status is InstanceStatus.terminated
 
 
+@pytest.mark.slow
 def test_but_not_for_ever(stage: Runs) -> None:
     run = stage.start()
     stage.reports(run)
@@ -258,6 +261,7 @@ def test_a_spot_machine_that_is_gone_is_waited_for_by_nobody(stage: Runs) -> Non
     assert stage.attachments[0].instance_id == stage.machine(run).id != gone.id
 
 
+@pytest.mark.slow
 def test_a_silent_host_keeps_its_disk_until_its_machine_is_gone(stage: Runs) -> None:
     """Its task may go on writing to it."""
     run = stage.start()

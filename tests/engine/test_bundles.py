@@ -118,6 +118,7 @@ def test_its_price_is_that_of_a_machine() -> None:
     assert sum(each.offer.price for each in world.machines) == pytest.approx(4 * 0.06 * 0.92)
 
 
+@pytest.mark.slow
 def test_another_task_reuses_it_as_a_whole_with_the_same_ranks() -> None:
     world = World.with_fleet("0..4")
     one = task(world, "one", SIZE, **FOUR)
@@ -160,6 +161,7 @@ def test_so_it_does_where_the_fleet_has_no_room_for_others(nodes: int, text: str
     assert text in jobs_of(world, run)[0].message
 
 
+@pytest.mark.slow
 def test_no_other_job_gets_a_machine_of_it() -> None:
     world = World.with_fleet(types=None)
     one = task(world, "one", SIZE, **FOUR)
@@ -172,6 +174,7 @@ def test_no_other_job_gets_a_machine_of_it() -> None:
     assert not any(each.claims for each in world.machines if each.bundle is not None)
 
 
+@pytest.mark.slow
 def test_none_of_it_ends_while_a_node_still_runs_and_all_end_once_it_is_idle() -> None:
     world = World.with_fleet()
     run = task(world, "train", SIZE, **FOUR)
@@ -197,6 +200,7 @@ def test_a_bundle_that_is_refused_is_bought_elsewhere_and_nothing_is_left() -> N
     assert len(world.cloud.machines()) == 1
 
 
+@pytest.mark.slow
 def test_one_that_turns_out_to_be_missing_later_is_given_up_by_all() -> None:
     world = World.with_fleet(short=1)
     run = task(world, "train", SIZE, **FOUR)
@@ -272,6 +276,7 @@ class Large(FakeCloud):
         return [each.with_(terms=of) for each, of in zip(found, terms, strict=True)]
 
 
+@pytest.mark.slow
 def test_more_than_one_commit_takes() -> None:
     world = World.with_fleet("0..", cloud_of=Large)
     run = task(world, "train", CHUNK + 5, **FOUR)
@@ -322,6 +327,7 @@ def test_a_process_that_dies_between_two_commits_of_a_bundle_has_bought_nothing(
     assert not any(each.status in LEAVING for each in world.machines[CHUNK:]), "they have the missing numbers"
 
 
+@pytest.mark.slow
 def test_a_single_machine_with_the_next_number_isnt_taken_for_one_of_a_bundle_ordered_in_part() -> None:
     world, run = ordered_in_part()
     world.save(world.again(run).with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user, due_at=world.at))
@@ -374,6 +380,7 @@ def test_a_fleet_with_a_lost_bundle_gets_another_one() -> None:
     assert bought(world) == 2 and len(world.cloud.machines()) == 1
 
 
+@pytest.mark.slow
 def test_a_fleet_that_is_deleted_waits_for_the_last_node() -> None:
     world = World.with_fleet()
     run = task(world, "train", SIZE, **FOUR)

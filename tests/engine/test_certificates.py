@@ -177,6 +177,7 @@ def test_many_hosts_of_a_gateway_have_one_each_and_one_account(stage: Stage) -> 
     assert {each.name for each in certificates.of_gateway(stage.place.plane, stage.gateway.id)} == set(stage.hosts)
 
 
+@pytest.mark.slow
 def test_it_is_renewed_once_two_thirds_of_its_life_are_over(stage: Stage) -> None:
     certified(stage)
     first = stage.certificate().pair
@@ -192,6 +193,7 @@ def test_it_is_renewed_once_two_thirds_of_its_life_are_over(stage: Stage) -> Non
     assert shown[HOST]["key"] != stage.ask().certificates[HOST]["key"]
 
 
+@pytest.mark.slow
 def test_what_is_there_serves_while_its_successor_is_asked_for(stage: Stage) -> None:
     certified(stage)
     stage.reachable = False

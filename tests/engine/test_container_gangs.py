@@ -75,6 +75,7 @@ def test_if_the_last_can_t_be_created_none_runs_and_all_are_removed() -> None:
     assert not world.staying
 
 
+@pytest.mark.slow
 def test_then_the_next_offer_is_tried_with_new_ones() -> None:
     room = {f"{CONTAINERS}/sim.2cpu": 7}
     world, run = a_gang(run={"instance_types": ["sim.2cpu", "sim.4cpu"]}, capacity=room)
@@ -97,6 +98,7 @@ def test_one_that_has_no_room_when_it_should_start_ends_the_attempt_of_all() -> 
     assert "no sim.2cpu was left" in jobs_of(world, run)[0].message
 
 
+@pytest.mark.slow
 def test_one_node_that_is_lost_costs_all_and_a_retry_has_new_ones() -> None:
     world, run = a_gang(3, run={"retry": {"on_events": ["interruption"], "duration": "1h"}})
     world.until(lambda: started(world, run))

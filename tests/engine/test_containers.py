@@ -296,6 +296,7 @@ def test_a_container_that_ends_before_its_agent_joined_ends_the_job_and_no_other
     assert plane.cloud.resources() == [], "what failed is paid for until it is released"
 
 
+@pytest.mark.slow
 def test_an_image_that_never_starts_is_retried_less_and_less_often_and_not_for_ever(plane: Plane) -> None:
     """A container that failed to start is no machine that the job had: `retry` counts on from the submission."""
     plane.script.bad_images = ["example.com/bad"]

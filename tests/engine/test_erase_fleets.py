@@ -147,6 +147,7 @@ def test_a_crash_leaves_the_rest_to_the_next_turn(rig: Rig, commits: int, after:
     assert turn(rig) == Erased()
 
 
+@pytest.mark.slow
 def test_a_turn_is_bounded_and_a_pass_asks_for_none_of_them_again() -> None:
     world = Engine.in_memory()
     fleet = world.fleet("pool", nodes={"min": 0, "max": None})

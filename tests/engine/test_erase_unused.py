@@ -161,6 +161,7 @@ def test_one_that_cannot_be_erased_holds_up_no_other(rig: Rig) -> None:
     assert turn(rig).runs == [broken.id]
 
 
+@pytest.mark.slow
 def test_a_turn_is_bounded(rig: Rig) -> None:
     """By number, and by time: a slow disk doesn't make it longer."""
     runs = [b.run(f"r{n}", status=RunStatus.done, deleted=True, deleted_at=NOW) for n in range(BATCH + 3)]

@@ -134,6 +134,7 @@ def test_a_gang_buys_its_whole_cluster_the_first_machine_first(nodes: int) -> No
     assert list(gang(world, run).places) == where and where[0] == world.machines[0].id
 
 
+@pytest.mark.slow
 def test_more_than_one_commit_takes() -> None:
     world = World.with_fleet("0..")
     run = task(world, "train", CHUNK + 5, **SMALL)
@@ -164,6 +165,7 @@ def test_a_region_without_the_rest_is_left_for_the_next() -> None:
     assert len(world.cloud.machines()) == 4
 
 
+@pytest.mark.slow
 def test_if_no_region_has_all_nothing_is_kept_and_the_reason_is_said() -> None:
     world = World.with_fleet(capacity={f"{region}/sim.2cpu": 3 for region in (EAST, NORTH, WEST)})
     run = task(world, "train", 4, **SMALL)
@@ -182,6 +184,7 @@ def test_a_cluster_that_may_never_be_large_enough_buys_nothing() -> None:
     assert world.machines == [] and "may have 3 machines" in jobs_of(world, run)[0].message
 
 
+@pytest.mark.slow
 def test_a_node_that_never_comes_ends_the_attempt_and_frees_the_others() -> None:
     world = World.with_fleet()
     run = task(world, "train", 3, **SMALL)
@@ -206,6 +209,7 @@ def test_a_run_that_is_stopped_while_machines_come_keeps_none_and_buys_no_more()
     assert len(world.machines) == 4 and world.cloud.machines() == []
 
 
+@pytest.mark.slow
 def test_what_one_gang_leaves_isnt_given_to_another_in_the_same_look() -> None:
     """It is being ended."""
     world = World.with_fleet("0..20", capacity={f"{NORTH}/sim.2cpu": 3})
@@ -247,6 +251,7 @@ def several(world: World) -> list[int]:
     return [len(each.units) if isinstance(each, CreateSeveral) else 1 for each in world.bought]
 
 
+@pytest.mark.slow
 def test_the_rest_is_bought_in_as_few_calls_as_the_backend_allows() -> None:
     world = World.with_fleet("0..")
     run = task(world, "train", 20, **SMALL)

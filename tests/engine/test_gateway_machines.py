@@ -119,6 +119,7 @@ def test_no_job_is_placed_on_its_machine_and_no_list_shows_it(site: EmbeddedSite
     assert where and where != door.machines()[0].id
 
 
+@pytest.mark.slow
 def test_what_isnt_sold_is_tried_elsewhere_then_later_and_nothing_stays(site: EmbeddedSite) -> None:
     site.behave('{"capacity": {"sim-north/sim.2cpu": 0, "sim-north/sim.4cpu": 0, "sim-north/sim.8cpu": 0}}')
     door = Door(site)
@@ -134,6 +135,7 @@ def test_what_isnt_sold_is_tried_elsewhere_then_later_and_nothing_stays(site: Em
     assert door.owned() == []
 
 
+@pytest.mark.slow
 def test_a_machine_that_its_cloud_loses_is_replaced(site: EmbeddedSite) -> None:
     door = Door(site)
     door.becomes(GatewayStatus.running)
@@ -150,6 +152,7 @@ def test_a_machine_that_its_cloud_loses_is_replaced(site: EmbeddedSite) -> None:
 
 
 @pytest.mark.parametrize("pause", [0.005, 0.015, 0.03, 0.3, 5.0])
+@pytest.mark.slow
 def test_one_that_is_deleted_while_it_is_bought_leaves_nothing(pause: float, site: EmbeddedSite) -> None:
     door = Door(site)
     site.time.run(site.time.at + round(pause * SECOND))

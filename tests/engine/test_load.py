@@ -237,6 +237,7 @@ def test_samples_are_read_for_jobs_with_a_policy_once_its_window_has_passed(plac
     assert early is not None and early.usage == {}
 
 
+@pytest.mark.slow
 def test_an_agent_that_sends_samples_without_end_makes_no_pass_longer(place: Engine) -> None:
     job = measured(place, 61, utilization_policy={**POLICY, "time_window": "1h"})
     for start in range(0, MOST_SAMPLES, 50):

@@ -67,6 +67,7 @@ class Contained:
 
 
 @pytest.mark.parametrize(("retry", "again"), [(ONCE_TAKEN_BACK, False), (AFTER_ERRORS, True)])
+@pytest.mark.slow
 def test_one_that_exits_by_itself_fails_its_job_and_says_why(
     tmp_path: Path, retry: dict[str, Any], again: bool
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_job_in_one_that_is_drained_has_time_to_stop_and_begins_anew(tmp_path:
     assert plane.cloud.machines() == [], "nothing holds it once its job has stopped"
 
 
+@pytest.mark.slow
 def test_one_that_is_announced_to_go_interrupts_its_job(tmp_path: Path) -> None:
     contained = Contained(tmp_path, ONCE_TAKEN_BACK)
     contained.plane.cloud.interrupt(contained.plane.instance.id)
@@ -102,6 +104,7 @@ def test_one_that_is_announced_to_go_interrupts_its_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("started", [True, False])
+@pytest.mark.slow
 def test_one_that_is_gone_interrupts_its_job_with_the_providers_words(tmp_path: Path, started: bool) -> None:
     contained = Contained(tmp_path, ONCE_TAKEN_BACK, started)
     (machine,) = contained.plane.cloud.machines()
@@ -113,6 +116,7 @@ def test_one_that_is_gone_interrupts_its_job_with_the_providers_words(tmp_path: 
     assert contained.begins_anew
 
 
+@pytest.mark.slow
 def test_one_that_loses_its_bid_interrupts_its_job(tmp_path: Path) -> None:
     """Its provider calls that a lack of capacity, as it does while the container hasn't run."""
     contained = Contained(tmp_path, ONCE_TAKEN_BACK)
@@ -123,6 +127,7 @@ def test_one_that_loses_its_bid_interrupts_its_job(tmp_path: Path) -> None:
     assert reason is JobReason.interrupted_by_no_capacity and "was left" in message and contained.begins_anew
 
 
+@pytest.mark.slow
 def test_one_on_a_host_that_doesnt_answer_is_an_error(tmp_path: Path) -> None:
     contained = Contained(tmp_path, AFTER_ERRORS)
     reason, message = contained.ends()

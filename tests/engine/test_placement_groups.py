@@ -95,6 +95,7 @@ def test_all_machines_of_a_cluster_are_created_in_one_group(world: Grouped) -> N
     }
 
 
+@pytest.mark.slow
 def test_it_stays_while_one_is_in_it_and_goes_with_the_last(world: Grouped) -> None:
     wanting(world, 2)
     world.until(lambda: world.idle() == 2)
@@ -223,6 +224,7 @@ def test_one_that_is_gone_meanwhile_is_made_again(world: Grouped) -> None:
     assert world.groups[0]["id"] != first["id"]
 
 
+@pytest.mark.slow
 def test_a_group_that_is_full_moves_the_gang_or_tells_why(world: Grouped) -> None:
     world.script.group = 2
     run = task(world, "train", 3, **{**SMALL, "regions": [NORTH, WEST]})
@@ -242,6 +244,7 @@ def test_a_deletion_that_got_lost_is_repeated(world: Grouped) -> None:
     world.until(lambda: not world.groups and not world.cluster.groups)
 
 
+@pytest.mark.slow
 def test_a_deletion_is_never_given_up_and_a_deleted_fleet_waits_for_it(world: Grouped) -> None:
     wanting(world, 1)
     world.until(lambda: world.idle() == 1)

@@ -152,6 +152,7 @@ def test_hinted_host_is_taken_as_it_is_now_though_the_index_shows_it_busy() -> N
     assert [claim.job_id for claim in place.again(host).claims] == [job.id]
 
 
+@pytest.mark.slow
 def test_head_that_cannot_be_placed_does_not_block_the_rest(place: Engine) -> None:
     hosts = place.hosts(2)
     assert len(hosts) == 2
@@ -162,6 +163,7 @@ def test_head_that_cannot_be_placed_does_not_block_the_rest(place: Engine) -> No
     assert {place.again(job).status for job in heads} != {JobStatus.provisioning}
 
 
+@pytest.mark.slow
 def test_full_house_is_cheap_to_look_at(place: Engine) -> None:
     place.hosts(3)
     for number in range(203):
@@ -292,6 +294,7 @@ def test_endless_conflict_is_left_to_the_next_pass(place: Engine) -> None:
 # --- units that are looked at together --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_many_units_need_is_committed_at_once(place: Engine) -> None:
     jobs = [place.run(f"run-{number}") for number in range(3 * TOGETHER)]
     place.hosts(len(jobs))

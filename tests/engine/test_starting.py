@@ -165,6 +165,7 @@ def test_a_stage_that_waits_is_told_by_the_look_that_finds_it_over() -> None:
     assert plane.called == [*called, ("publish", False), ("release", False)]
 
 
+@pytest.mark.slow
 def test_it_costs_two_more_writes_at_most_for_each_stage() -> None:
     def written(plane: Plane) -> int:
         number, commit = [0], plane.store.commit

@@ -128,6 +128,7 @@ def test_code_is_looked_at_too(rig: Rig) -> None:
     assert blobs(rig, "code/") == []
 
 
+@pytest.mark.slow
 def test_a_round_goes_on_page_by_page_and_begins_again_a_day_later(rig: Rig) -> None:
     plane = rig.world.plane
     names = [f"archives/{rig.project.id}/{n:064x}-x" for n in range(stray_blobs.BATCH + 2)]

@@ -129,6 +129,7 @@ def test_a_machine_is_bought_at_its_projects_account_by_that_accounts_facts(proj
         assert instance.deadline == instance.created_at + cloud.facts.provisioning_timeout
 
 
+@pytest.mark.slow
 def test_what_is_taken_out_of_one_project_is_still_there_for_the_other(projects: Projects) -> None:
     main, other = projects.order(projects.main, "ours"), projects.order(projects.other, "theirs")
     accounts = Accounts([Account.of(projects.clouds[projects.other.id], projects.other.id)])

@@ -190,6 +190,7 @@ def test_an_effect_of_an_earlier_attempt_has_no_consequences(stage: Stage) -> No
     assert stage.cloud.disks.all() == []
 
 
+@pytest.mark.slow
 def test_one_that_never_comes_fails_in_time_and_is_removed(stage: Stage) -> None:
     stage.script.ready = 10 * HOUR
     volume = stage.create()

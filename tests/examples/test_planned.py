@@ -78,6 +78,7 @@ def table() -> str:
     return head + "".join(row(path) + "\n" for path in files)
 
 
+@pytest.mark.slow
 def test_the_index_says_which_backends_have_an_offer_for_what() -> None:
     text = INDEX.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)

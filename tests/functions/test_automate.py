@@ -289,6 +289,7 @@ def test_an_order_that_others_are_always_ahead_of_comes_again(rig: Rig) -> None:
         carry_out(contended(rig), AutomationOrder.model_validate(order()))
 
 
+@pytest.mark.slow
 def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig) -> None:
     """Also where a run would change another that lives, and a fleet is in use."""
     stack.submit_run()
@@ -362,6 +363,7 @@ def test_what_is_stored_is_sealed(rig: Rig) -> None:
     assert b"hush" not in record.body and b"echo" not in record.body
 
 
+@pytest.mark.slow
 def test_a_rule_that_causes_what_it_acts_on_stands_still(stack: Stack, rig: Rig) -> None:
     """One for every event, whose refusals are events, as a bus would bring them."""
     rig.world.clock.pass_(20 * 365 * DAY // SECOND)  # the store drops what has expired by its own clock

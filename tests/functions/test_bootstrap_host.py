@@ -161,6 +161,7 @@ def test_a_host_whose_head_node_cant_reach_the_stack_either_is_told_so(bastion: 
     assert bastion.host.files == bastion.head.files == {}
 
 
+@pytest.mark.slow
 def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bastion) -> None:
     policed = Policed()
     its = deployed(bastion.stack.root, policed, "bootstrap_host", bastion.executions).ports

@@ -120,6 +120,7 @@ def test_a_gateways_host_is_certified_by_events_alone(stack: Stack) -> None:
     assert (stack.authority.issued, stack.authority.probed, len(stack.authority.orders)) == (1, 1, 1)
 
 
+@pytest.mark.slow
 def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
     edge(stack.rig)
     asleep(stack.rig)
@@ -136,6 +137,7 @@ def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
     assert stack.had["certificates"][HOST]["certificate"] == f"CERTIFICATE 2 OF {HOST}"
 
 
+@pytest.mark.slow
 def test_it_is_issued_renewed_and_given_up_with_what_the_policies_allow(stack: Stack) -> None:
     """The gateway goes in the end, and its certificate with it."""
     policed, functions = Policed(), ("agent_sync", "reconcile", "provider_clouds")

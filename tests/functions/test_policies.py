@@ -192,6 +192,7 @@ def policed() -> Iterator[Policed]:
     assert made.refused == []
 
 
+@pytest.mark.slow
 def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
     rig = stack.rig
     made = create(rig, fleet())
@@ -241,6 +242,7 @@ def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     assert ("dynamodb:PutItem", may.TABLE) in policed.seen["provider_clouds"]
 
 
+@pytest.mark.slow
 def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack: Stack, policed: Policed) -> None:
     root = {function.name: deployed(stack.root, policed, function.name) for function in FUNCTIONS}
     people = Rig(replace(stack.rig.world, plane=root["api"].plane), stack.rig.project)
@@ -306,6 +308,7 @@ def test_a_command_for_a_machine_is_of_the_program_that_was_deployed(stack: Stac
     assert not need & policed.spare("api")
 
 
+@pytest.mark.slow
 def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
     """A machine that was silent is heard again, so the pass looks at the queue too, and buys another for a run that
     waits; then it is silent for good, and given up."""

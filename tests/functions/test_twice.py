@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from functions import erase_unused, provider, reap_idle, reconcile, refresh_catalog, sweep_orphans
@@ -81,6 +82,7 @@ def lived(folder: Path, times: int) -> tuple[list[tuple[str, list[str]]], int]:
     return history, machines
 
 
+@pytest.mark.slow
 def test_what_comes_twice_leaves_what_once_would_have(tmp_path: Path) -> None:
     once, twice = (lived(tmp_path / str(times), times) for times in (1, 2))
     assert once == twice and once[1] == 1

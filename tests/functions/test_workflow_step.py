@@ -38,6 +38,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.root.close()
 
 
+@pytest.mark.slow
 def test_its_states_start_a_task_that_a_pass_has_left_half_claimed(stack: Stack, tmp_path: Path) -> None:
     clock = stack.rig.world.clock
 
@@ -81,6 +82,7 @@ def test_a_state_of_a_run_that_nobody_knows_is_told_to_undo(stack: Stack) -> Non
     assert workflow_step.handler({**event, "step": "reserve", "undo": True}, None, stack.root) == {}
 
 
+@pytest.mark.slow
 def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp_path: Path) -> None:
     """Its looks are passes: over the task, over the queue, and over what those wake."""
     clock, policed = stack.rig.world.clock, Policed()

@@ -94,6 +94,7 @@ def test_a_host_that_never_answers_a_request_holds_nobody() -> None:
         connection.run("true", timeout=1.0)
 
 
+@pytest.mark.slow
 def test_a_host_that_takes_no_input_holds_nobody() -> None:
     with (
         bad_host(lambda channel: None) as (login, _),

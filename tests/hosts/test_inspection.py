@@ -89,6 +89,7 @@ def test_everything_is_named_at_once() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_script_tells_about_this_machine() -> None:
     done = subprocess.run(["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=120)
     seen = parse_report(done.stdout)
@@ -111,6 +112,7 @@ def test_values_are_told_on_one_line_each() -> None:
     assert done.stdout.splitlines() == ["one=a *  b", "two=c d", "three=", "four=a b"]
 
 
+@pytest.mark.slow
 def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
     """Whatever needs root goes through the one call."""
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
@@ -142,6 +144,7 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
         ("Include /srv/sshd.conf", "asked"),
     ],
 )
+@pytest.mark.slow
 def test_sshd_is_asked_what_it_forwards_where_a_setting_may_say(tmp_path: Path, setting: str, found: str) -> None:
     (tmp_path / "ssh/more").mkdir(parents=True)
     (tmp_path / "ssh/more/some.conf").write_text(f"{setting}\n")

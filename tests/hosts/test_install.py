@@ -65,6 +65,7 @@ def test_anothers_host_is_left_alone(tmp_path: Path, take_away: Callable[[str], 
 
 
 @pytest.mark.parametrize("owner", [OWNER_ONE, None])
+@pytest.mark.slow
 def test_ours_is_stopped_and_then_cleared(tmp_path: Path, owner: str | None) -> None:
     """So is one whose mark somebody has deleted."""
     box = Box.of(tmp_path, owner)
@@ -76,6 +77,7 @@ def test_ours_is_stopped_and_then_cleared(tmp_path: Path, owner: str | None) -> 
     box.run(install.clear(OWNER_ONE))
 
 
+@pytest.mark.slow
 def test_who_has_ended_is_evicted_in_one_go(tmp_path: Path) -> None:
     box = Box.of(tmp_path, OWNER_ONE)
     box.run(install.evict(OWNER_ONE))

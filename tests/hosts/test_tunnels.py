@@ -77,6 +77,7 @@ def test_a_tunnel_carries_so_many_calls_and_no_more(echo: tuple[str, int]) -> No
             caller.close()
 
 
+@pytest.mark.slow
 def test_calls_while_the_server_is_away_cost_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()[:2]
@@ -103,6 +104,7 @@ def test_tunnels_share_the_calls_beyond_their_least(echo: tuple[str, int]) -> No
     assert all(spare.take() for _ in range(3)) and not spare.take(), "all was given back"
 
 
+@pytest.mark.slow
 def test_a_call_that_nobody_reads_stops_no_other_and_keeps_little(echo: tuple[str, int]) -> None:
     with contextlib.closing(Carrier(echo)) as carrier:
         stuck, lively = call(carrier), call(carrier)

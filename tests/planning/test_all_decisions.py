@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chalicelib.planning.machines.instance import InstancePass
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.runs.run_pass import RunPass
@@ -24,6 +26,7 @@ PLANS = Path(__file__).parent / "golden" / "plans.txt"
 
 
 @each("name", [name for name, situation in ALL.items() if situation.comes_to])
+@pytest.mark.slow
 def test_a_decision_comes_to(name: str) -> None:
     snapshot, plan = ALL[name].decide()
     assert lint(snapshot, plan) == []
@@ -43,6 +46,7 @@ INSTANCE_QUESTIONS = (
 
 
 @each("name", ALL)
+@pytest.mark.slow
 def test_a_question_changes_nothing(name: str) -> None:
     snapshot, _ = ALL[name].decide()
     if isinstance(snapshot, InstanceSnapshot):
@@ -58,6 +62,7 @@ def test_a_question_changes_nothing(name: str) -> None:
         assert run.draft.empty and not run.deadlines and tuple(run.jobs.values()) == tuple(snapshot.jobs)
 
 
+@pytest.mark.slow
 def test_plans_are_whole() -> None:
     sections = []
     for name, situation in ALL.items():

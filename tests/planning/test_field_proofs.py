@@ -84,6 +84,7 @@ def _tests_of(file: str) -> dict[str, ast.FunctionDef]:
 
 
 @each("proof", sorted({*RUN_PROOFS.values(), *FLEET_PROOFS.values(), *GATEWAY_PROOFS.values()}))
+@pytest.mark.slow
 def test_every_proof_is_a_test_that_runs(proof: str) -> None:
     file, _, node = proof.partition("::")
     name, _, case = node.partition("[")

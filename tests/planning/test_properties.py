@@ -114,6 +114,7 @@ calm = settings(max_examples=many(150), deadline=None, suppress_health_check=[He
 
 @calm
 @given(worlds, st.lists(step, max_size=40))
+@pytest.mark.slow
 def test_safety_and_liveness(world: SmallWorld, steps: list[tuple[str, int]]) -> None:
     for op, n in steps:
         apply(world, op, n)
@@ -142,6 +143,7 @@ def cost_by_events(events: Iterable[Event], job_id: str) -> float:
 
 @calm
 @given(worlds, st.lists(step, max_size=25))
+@pytest.mark.slow
 def test_a_repeated_look_decides_nothing_new(world: SmallWorld, steps: list[tuple[str, int]]) -> None:
     """A pass that runs twice at one moment, as two reconcilers do, adds nothing the second time."""
     for op, n in steps:

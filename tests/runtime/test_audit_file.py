@@ -91,6 +91,7 @@ def test_a_line_that_a_crash_cut_off_is_written_anew(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_any_changed_bit_is_found(path: Path) -> None:
     AuditFile(path, Fed([event(n) for n in range(3)])).write()
     data = path.read_bytes()

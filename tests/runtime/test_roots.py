@@ -112,6 +112,7 @@ def embedded(tmp_path: Path) -> Iterator[Embedded]:
         root.close()
 
 
+@pytest.mark.slow
 def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Embedded) -> None:
     one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws()).ports
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
@@ -148,6 +149,7 @@ def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded)
     assert event.expires_at == (keys.event_at(event.key) + 2 * DAY) // SECOND
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_again_has_no_requests_under_way(embedded: Embedded) -> None:
     """It may have been killed in the middle of some, and nobody may ever come again."""
     rig = embedded.rig("here")

@@ -109,6 +109,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         root.close()
 
 
+@pytest.mark.slow
 def test_a_webhook_gets_each_event_from_now_on_signed_and_once(site: Site) -> None:
     before = site.history()
     follower = site.follower(HOOK)

@@ -13,6 +13,7 @@ from tests.scenarios.guides import PAGES, SHELL, Shown, compare, play_page, same
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.stem not in SHELL], ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_a_guide_shows_what_happens(path: Path, tmp_path: Path) -> None:
     with virtual(path, tmp_path) as stage:
         compare(path, stage, renew=golden.WRITING)

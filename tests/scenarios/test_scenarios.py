@@ -29,6 +29,7 @@ PARAMS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem
 
 
 @pytest.mark.parametrize("path", PARAMS)
+@pytest.mark.slow
 def test_a_scenario_reads_as_it_is_written(path: Path, site: EmbeddedSite, tmp_path: Path) -> None:
     check(path, Virtual(site, tmp_path, path.stem), renew=golden.WRITING)
 

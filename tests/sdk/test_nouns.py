@@ -43,6 +43,7 @@ def test_hosts_of_a_fleet_bring_their_keys(user: User) -> None:
     assert refused.value.problems[0].path == "ssh_config.identity_file"
 
 
+@pytest.mark.slow
 def test_volumes(user: User) -> None:
     volume = {"type": "volume", "name": "data", "backend": "fake", "region": "eu-1", "size": "10GB"}
     backends = {offer["backend"]: offer["region"] for offer in user.offers.list(limit=1)}
@@ -59,6 +60,7 @@ def test_volumes(user: User) -> None:
         user.volumes.get("data")
 
 
+@pytest.mark.slow
 def test_gateways(user: User) -> None:
     ((backend, region),) = {offer["backend"]: offer["region"] for offer in user.offers.list(limit=1)}.items()
     gateway = {"type": "gateway", "name": "door", "backend": backend, "region": region, "domain": "x.example"}
@@ -101,6 +103,7 @@ def test_projects_users_and_secrets(user: User) -> None:
     assert user.secrets.list() == []
 
 
+@pytest.mark.slow
 def test_what_happened_and_what_happens(user: User) -> None:
     now = datetime.fromtimestamp(user.site.time.seconds(), UTC)
     run = user.runs.apply({"type": "task", "name": "small", "commands": ["true"]})

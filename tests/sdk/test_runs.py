@@ -80,6 +80,7 @@ def test_a_mistake_is_named_with_its_place(user: User) -> None:
     assert "commands" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_live_run_is_changed_or_refused(user: User) -> None:
     user.runs.apply(task("long", "sleep 600"))
     user.runs.wait("long", "running")
@@ -125,6 +126,7 @@ def test_who_may_not_is_told_so(user: User) -> None:
     assert unknown.value.status == 404  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_job_that_isnt_there(user: User) -> None:
     user.runs.apply(task("hello", "true"))
     user.runs.wait("hello")
@@ -133,6 +135,7 @@ def test_a_job_that_isnt_there(user: User) -> None:
     assert user.runs.metrics("hello").keys() == {"metrics"}
 
 
+@pytest.mark.slow
 def test_attaching_ends_with_the_run_or_with_ones_patience(user: User) -> None:
     user.runs.apply(task("hello", "true"))
     with pytest.raises(WaitedTooLong, match="hello could not be attached to in 0 s"):

@@ -102,6 +102,7 @@ def test_what_a_bucket_would_not_delete_is_named() -> None:
         S3Blobs("mine", Refusing).delete("logs/a")
 
 
+@pytest.mark.slow
 def test_a_bucket_gives_addresses_and_a_folder_none(tmp_path: Path) -> None:
     import boto3
     from botocore.config import Config

@@ -171,6 +171,7 @@ def test_a_request_is_signed_as_botocore_signs_it(token: str | None) -> None:
     assert found.get("x-amz-security-token") == token
 
 
+@pytest.mark.slow
 def test_a_request_says_what_botocores_own_would(serve: Serve) -> None:
     table = serve()
     get(client(table))
@@ -229,6 +230,7 @@ def test_an_answer_that_doesnt_come_is_an_error_of_botocores(serve: Serve) -> No
         get(client("http://127.0.0.1:9"))
 
 
+@pytest.mark.slow
 def test_the_table_is_believed_by_the_authorities_of_the_environment(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +271,7 @@ def test_a_call_without_credentials_is_left_to_botocore(serve: Serve) -> None:
     assert table.got == []
 
 
+@pytest.mark.slow
 def test_clients_that_pynamodb_makes_anew_come_here_too(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

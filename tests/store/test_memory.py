@@ -165,6 +165,7 @@ def test_a_commit_drops_a_bounded_number_of_expired_records() -> None:
     assert len(store.records()) == 2
 
 
+@pytest.mark.slow
 def test_any_history_reads_alike_in_memory_and_in_sqlite(tmp_path: object) -> None:
     """Seeded: random commits and listings; both stores must answer the same, page for page."""
     from chalicelib.store.sqlite import SqliteStore

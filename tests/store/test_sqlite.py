@@ -216,6 +216,7 @@ def older(path: Path, count: int, *, kept: int) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 def test_what_was_deleted_is_given_back_in_steps_and_leaves_no_bytes(path: Path) -> None:
     store = SqliteStore(path)
     for start in range(0, 1_000, 100):
@@ -235,6 +236,7 @@ def test_what_was_deleted_is_given_back_in_steps_and_leaves_no_bytes(path: Path)
     again.close()
 
 
+@pytest.mark.slow
 def test_commits_get_their_turn_between_the_steps(path: Path) -> None:
     store = SqliteStore(path)
     for start in range(0, 600, 100):

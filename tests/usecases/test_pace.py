@@ -60,11 +60,13 @@ def quiet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Quiet]:
     world.plane.store.close()
 
 
+@pytest.mark.slow
 def test_an_agent_that_calls_as_told_never_breaks_its_promise(quiet: Quiet) -> None:
     quiet.live(2 * HOUR)
     assert quiet.closest > 5 * SECOND  # nor does it come so close that a slow network would
 
 
+@pytest.mark.slow
 def test_an_hour_at_peace_costs_sixty_calls_and_twelve_writes_where_they_are_billed(quiet: Quiet) -> None:
     quiet.live(HOUR)
     if quiet.cluster.world.plane.pace is PER_CALL:

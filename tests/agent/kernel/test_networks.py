@@ -18,6 +18,7 @@ def test_a_job_in_the_machines_own_network_holds_nothing() -> None:
         assert network is None
 
 
+@pytest.mark.slow
 def test_a_network_is_held_while_it_is_used() -> None:
     before = descriptors()
     with networks.open_network(os.getpid) as network:

@@ -124,6 +124,7 @@ def test_a_mark_finds_its_processes_and_no_others(started: list[subprocess.Popen
     assert process_tree.marked("nobody's") == []
 
 
+@pytest.mark.slow
 def test_usage_counts_the_living_and_those_they_outlived(started: list[subprocess.Popen[Any]]) -> None:
     burn = {**os.environ, "BURN": "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"}
     script = '(bash -c "$BURN"; echo up; sleep 600; true) & wait'
@@ -143,6 +144,7 @@ def test_usage_of_nobody_is_nothing() -> None:
     assert process_tree.usage(0x3FFFFFFF) == (0, 0)
 
 
+@pytest.mark.slow
 def test_usage_counts_whom_the_root_outlived() -> None:
     subprocess.run(["bash", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"], check=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -177,6 +179,7 @@ def test_who_is_below_a_process_is_found_from_it(started: list[subprocess.Popen[
     assert list(process_tree.below(2**22 + 1)) == []
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_user_are_those_that_live() -> None:
     child = os.fork()
     if child == 0:

@@ -74,6 +74,7 @@ def big(folder: Path, parts: int) -> tuple[SpoolWriter, bytes]:
     return writer, written
 
 
+@pytest.mark.slow
 def test_segments_are_one_log_and_go_when_they_are_held(tmp_path: Path) -> None:
     writer, written = big(tmp_path, 30)
     reader = SpoolReader(str(tmp_path))

@@ -24,6 +24,7 @@ from chalicelib.agent.kernel.tasks import (
 from tests.harness.descriptors import open_under
 
 
+@pytest.mark.slow
 def test_a_file_is_replaced_whole_and_nothing_stays_open(tmp_path: Path) -> None:
     file = tmp_path / "file"
     for text in ("one", "two", ""):
@@ -165,6 +166,7 @@ def test_a_task_is_deleted_with_whatever_it_made_read_only(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+@pytest.mark.slow
 def test_whoever_isnt_root_deletes_it_too(tmp_path: Path) -> None:
     read_only_inside(tmp_path)
     for each in (tmp_path, *tmp_path.rglob("*")):

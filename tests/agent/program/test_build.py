@@ -63,6 +63,7 @@ def test_only_the_standard_library_and_itself(path: Path) -> None:
         assert own or known or (level == depth + 1 and name in of_the_contract(path)), f"{path.name} imports {name}"
 
 
+@pytest.mark.slow
 def test_the_contract_is_not_loaded() -> None:
     """An import of it beside a guarded one would pass above."""
     for path in SOURCES:
@@ -85,6 +86,7 @@ def test_nothing_newer_than_3_8_is_used() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     build.write(str(tmp_path / "one"))
     build.build.cache_clear()
@@ -228,6 +230,7 @@ def test_wrong_arguments_are_explained(tmp_path: Path) -> None:
     assert (done.returncode, "--data and --instance" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_module_writes_it_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = tmp_path / "agent.pyz"
     monkeypatch.setattr(sys, "argv", ["build", str(written)])

@@ -117,6 +117,7 @@ def test_only_a_machine_that_joined_by_itself_leaves_by_itself(
 
 
 @root_only
+@pytest.mark.slow
 def test_only_root_clears_a_machine() -> None:
     with tempfile.TemporaryDirectory() as place:  # others may look into this one
         Path(place).chmod(0o755)

@@ -99,6 +99,7 @@ def test_tiny_records_of_many_tasks_come_in_many_messages() -> None:
     assert now < 100
 
 
+@pytest.mark.slow
 def test_metrics_of_many_gpus_come_in_several_messages() -> None:
     agent = greeted(session())
     card = {"memory_usage_bytes": 10**11, "util_percent": 99.5}

@@ -38,6 +38,7 @@ def test_a_model_server_that_is_silent_for_three_looks_is_unknown_until_it_is_ba
 
 @settings(max_examples=many(100))
 @given(st.lists(st.one_of(st.none(), st.integers(0, 500)), min_size=1, max_size=200))
+@pytest.mark.slow
 def test_whatever_model_servers_say_300_of_them_cause_at_most_20_writes_a_second(found: list[int | None]) -> None:
     gauge = Gauge()
     news = [at * POLL for at, each in enumerate(found) if gauge.update(each, at * POLL)]

@@ -61,6 +61,7 @@ def test_they_belong_to_whoever_runs_git(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root runs git as somebody else")
+@pytest.mark.slow
 def test_a_link_that_the_account_put_there_leads_root_nowhere(tmp_path: Path) -> None:
     """A user that a job names may have other processes, which can write where its git works."""
     roots = tmp_path / "roots"

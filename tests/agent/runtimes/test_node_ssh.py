@@ -140,6 +140,7 @@ def test_memory_may_be_locked_where_gpus_talk_to_those_of_other_nodes() -> None:
     assert fabric.locked_memory() in [(-1, -1), (resource.getrlimit(resource.RLIMIT_MEMLOCK)[1],) * 2]
 
 
+@pytest.mark.slow
 def test_so_it_may_by_a_plain_process() -> None:
     hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
 

@@ -25,6 +25,7 @@ def test_what_is_no_range_of_ids_is_quoted(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_id_is_held_by_a_lock_that_lists_its_folders(tmp_path: Path) -> None:
     locks = tmp_path / "deep" / "locks"
     held = Users("61000-61001", str(locks)).hold(61000)

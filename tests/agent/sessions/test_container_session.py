@@ -145,6 +145,7 @@ def test_a_command_that_reads_no_more_may_still_speak(lines: list[Line]) -> None
     assert line.ended() and read_all(line.client) == b"done"
 
 
+@pytest.mark.slow
 def test_a_part_may_be_of_any_size(lines: list[Line]) -> None:
     line, much = begun(lines), bytes(1 << 24)
     out = threading.Thread(target=lambda: line.engine.sendall(framed(1, much + b"end") + framed(2, b"wrong")))

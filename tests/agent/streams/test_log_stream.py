@@ -143,6 +143,7 @@ def test_the_log_from_its_beginning_then_as_it_is_written_and_1000_at_the_end(si
     until("the reader to be forgotten", lambda: not site.logs.reading("task"))
 
 
+@pytest.mark.slow
 def test_a_long_log_reaches_a_slow_reader_whole_and_a_quick_one_is_not_kept_waiting(site: Site) -> None:
     task = Task.at(site.data)
     log = b"".join(b"%07d\n" % number for number in range(400_000))
@@ -176,6 +177,7 @@ def shortened(task: Task) -> int:
     return min(segments)
 
 
+@pytest.mark.slow
 def test_a_program_is_told_that_the_beginning_is_gone_and_people_read_a_line(site: Site) -> None:
     task = Task.at(site.data)
     gone = shortened(task)
@@ -215,6 +217,7 @@ def test_a_reader_that_left_is_forgotten_and_one_that_stays_holds_its_task_for_s
 
 
 @given(st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=20), st.data())
+@pytest.mark.slow
 def test_a_follower_reads_each_byte_once(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], data: st.DataObject
 ) -> None:
@@ -264,6 +267,7 @@ def test_an_order_that_names_no_place_is_for_the_whole_log(site: Site) -> None:
     assert Reader(near, client=False).exactly(9) == b"all of it"
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
     Task.at(site.data).writer.append(1, b"x")
     before, threads = descriptors(), set(threading.enumerate())
@@ -298,6 +302,7 @@ def test_logs_ws_is_the_log_for_the_jobs_own_processes(site: Site) -> None:
         elsewhere.kill()
 
 
+@pytest.mark.slow
 def test_a_job_takes_only_so_many_places(site: Site) -> None:
     """Each costs the agent a descriptor, and callers in the job cost the machine's streams nothing."""
     Task.at(site.data).writer.append(1, b"x")

@@ -77,6 +77,7 @@ def test_a_slow_target_holds_up_its_own_job_only(streams: AgentStreams, targets:
     assert targets.calls["slow"] == 100, "they had their turn"
 
 
+@pytest.mark.slow
 def test_a_job_leaves_places_to_others(streams: AgentStreams, targets: Targets) -> None:
     for number in range(MOST):
         streams.dial(order(f"slow-{number}", "slow"))

@@ -173,6 +173,7 @@ def test_a_pass_that_commits_late_is_seen(rig: Rig) -> None:
     assert new(follower.poll()) == []
 
 
+@pytest.mark.slow
 def test_a_commit_between_the_pages_of_the_lists_is_seen(rig: Rig) -> None:
     first = submit(rig, "one")
     copies(rig, "one", rig.project, PAGE + 10)
@@ -325,6 +326,7 @@ def test_when_another_gateway_becomes_the_default_both_have_changed(rig: Rig) ->
     }
 
 
+@pytest.mark.slow
 def test_a_longest_cursor_is_taken(rig: Rig) -> None:
     """With digests of all the time in which commits may be late, and as many runs as leave a trace of their own."""
     submit(rig, "one")

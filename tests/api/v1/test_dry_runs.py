@@ -68,6 +68,7 @@ def test_a_dry_run_says_what_happens_without_it(town: Town, route: Route, name: 
         assert (dry.status, orjson.loads(dry.body)["detail"]) == (real.status, orjson.loads(real.body)["detail"])
 
 
+@pytest.mark.slow
 def test_most_writes_come_as_far_as_to_write(town: Town) -> None:
     """Else the test above would show little."""
     token = next(caller.token for caller in town.callers if caller.name == "root")

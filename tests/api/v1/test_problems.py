@@ -56,6 +56,7 @@ def test_a_failure_of_ours_says_nothing_of_its_cause(caplog: pytest.LogCaptureFi
     assert content["detail"].split("id ")[1][:8] in caplog.text
 
 
+@pytest.mark.slow
 def test_a_small_request_causes_no_large_response() -> None:
     failure, content = sent(Invalid([Problem("x" * 10_000, path="y" * 10_000, hint="z" * 10_000)] * 1_000))
     assert len(content["errors"]) == problems.MOST_PROBLEMS and len(failure.body) < 300_000

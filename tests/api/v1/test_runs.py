@@ -104,6 +104,7 @@ def copies(rig: Rig, name: str, project: Project, count: int) -> None:
         plane.store.commit(made[start : start + 50])
 
 
+@pytest.mark.slow
 def test_a_page_of_a_filtered_list_reads_no_more_than_so_many_runs(rig: Rig) -> None:
     """The newest runs are another user's: in one of two projects more of them than are read for a page."""
     api, plane = Client.of(rig), rig.world.plane

@@ -182,6 +182,7 @@ def test_an_ended_job_has_pages_only(capfdbinary: pytest.CaptureFixture[bytes]) 
     assert server.streams == [] and capfdbinary.readouterr().out == b"all\n"
 
 
+@pytest.mark.slow
 def test_a_job_that_prints_without_a_pause_is_looked_at_all_the_same() -> None:
     reads, writes = os.pipe()
     os.write(writes, b"more")

@@ -54,6 +54,7 @@ def test_one_connection_serves_many_requests(plane: Plane) -> None:
     assert first is not None and speaker._connection is first
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heeded_wherever_a_request_is(plane: Plane) -> None:
     """Python calls the handler of a signal when a function begins, and ignores what it raises in a finalizer."""
     plane.answers["/runs/get"] = {"status": "running"}

@@ -131,6 +131,7 @@ glob = st.text("ab.*?", min_size=1, max_size=4).filter(lambda text: text.strip("
     st.lists(st.tuples(st.sampled_from(["", "!"]), glob, st.sampled_from(["", "/"])), max_size=3),
     st.lists(name, min_size=1, max_size=3),
 )
+@pytest.mark.slow
 def test_git_agrees(
     tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[str, str, str]], parts: list[str]
 ) -> None:

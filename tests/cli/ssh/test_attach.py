@@ -107,6 +107,7 @@ def test_a_way_that_fails_is_followed_by_the_next(attach: Any) -> None:
     assert ["cli.ssh.proxy" in one.config for one in ssh.started] == [False, True]
 
 
+@pytest.mark.slow
 def test_where_no_way_leads_there_all_are_told(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("x", "Permission denied"), FakeTunnel("x", "The host didn't answer")] * 9, reachable=True)
     clock = Clock()
@@ -127,6 +128,7 @@ def test_a_lost_connection_is_made_again(attach: Any) -> None:
     assert ssh.tunnels[0].ended and ssh.tunnels[1].ended, "nothing is left"
 
 
+@pytest.mark.slow
 def test_once_it_was_attached_it_never_gives_up(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("ux"), *[FakeTunnel("x")] * 9, FakeTunnel("u")])
     clock = Clock()
@@ -134,6 +136,7 @@ def test_once_it_was_attached_it_never_gives_up(attach: Any) -> None:
     assert ended.code == 0 and ended.err.count("Attached to train") == 2 and len(ssh.started) == 11
 
 
+@pytest.mark.slow
 def test_it_waits_longer_after_each_failure(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("ux"), FakeTunnel("x")])
     clock = Clock()
@@ -141,6 +144,7 @@ def test_it_waits_longer_after_each_failure(attach: Any) -> None:
     assert clock.time - Clock.time > 50 and len(ssh.started) == 9, "after 1, 2, 4, 8 seconds, then every 10"
 
 
+@pytest.mark.slow
 def test_a_connection_that_never_lasts_is_made_ever_more_slowly(attach: Any) -> None:
     clock = Clock()
     brief = FakeSsh([FakeTunnel("ux")])
@@ -404,6 +408,7 @@ def test_the_log_begins_after_what_was_attached(dstack: Dstack, plane: Plane) ->
 
 
 @pytest.mark.parametrize("life", ["....................", "x"])
+@pytest.mark.slow
 def test_but_it_doesnt_wait_for_long(dstack: Dstack, plane: Plane, life: str) -> None:
     clock = Clock()
     plane.answers["/runs/get"] = steps(*[running()] * 500, finished())

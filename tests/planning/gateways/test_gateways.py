@@ -245,6 +245,7 @@ def test_staying_counts_the_replicas_whose_machine_stays() -> None:
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_whatever_happens_to_its_hosts_each_replica_has_a_machine_of_its_own(data: st.DataObject) -> None:
     """Hosts come, go, fall silent and report; the gateway is scaled, and deleted in the end."""
     of, hosts, now = gateway(wanted=data.draw(st.integers(1, 3))), [host(n) for n in range(4)], b.NOW

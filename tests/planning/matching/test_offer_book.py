@@ -88,6 +88,7 @@ _CATALOGS = st.lists(
 
 
 @given(_CATALOGS, st.integers(0, 6))
+@pytest.mark.slow
 def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
     drawn: list[list[tuple[float, bool, int, str]]], limit: int
 ) -> None:

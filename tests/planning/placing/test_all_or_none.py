@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,6 +125,7 @@ units = st.lists(
 
 @settings(max_examples=many(200), deadline=None)
 @given(hosts, clouds, units)
+@pytest.mark.slow
 def test_a_failed_attempt_leaves_the_floor_as_it_was(own: Any, cloud: Any, wanted: Any) -> None:
     views = views_of(own, cloud)
     capacity, placed = Capacity(views, OfferBook(OFFERS)), []

@@ -111,6 +111,7 @@ def test_of_very_many_starts_the_earliest_go_at_once() -> None:
     assert erasable_submissions(run, starts[3:], RETENTION, NOW) == []
 
 
+@pytest.mark.slow
 def test_the_replicas_of_a_service_are_followed_by_each_other() -> None:
     """Or one that scales between one and many would have a hundred jobs for each of these."""
     run = b.run(status=RunStatus.running, scales=(Scale(group="0", desired=1),))

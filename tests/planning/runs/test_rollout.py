@@ -184,6 +184,7 @@ happenings = st.lists(
 
 @settings(max_examples=many(300), deadline=None)
 @given(st.integers(0, 5), happenings)
+@pytest.mark.slow
 def test_no_step_breaks_a_promise_and_every_rollout_ends(desired: int, history: list[tuple[str, int]]) -> None:
     """Never more than one above what is asked, never fewer serving than are asked and could. Once nothing fails any
     more, there are exactly as many as are asked for, all of the new version."""

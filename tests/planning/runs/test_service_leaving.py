@@ -139,6 +139,7 @@ class TestGroupsThatGo:
             counts.append(len(small.serving(run)))
         return counts
 
+    @pytest.mark.slow
     def test_one_that_is_renamed_serves_until_the_other_does(self) -> None:
         small = world()
         run = begun(small, groups=[OLD])
@@ -154,6 +155,7 @@ class TestGroupsThatGo:
         assert min(self.rounds(small, run)) == 2
         assert [job.replica_group for job in small.serving(run)] == ["b", "b"]
 
+    @pytest.mark.slow
     def test_it_stays_if_the_other_doesnt_work(self) -> None:
         small = world()
         run = begun(small, groups=[OLD])
@@ -168,6 +170,7 @@ class TestGroupsThatGo:
         assert min(self.rounds(small, run)) == 2
         assert [job.replica_group for job in small.serving(run)] == ["a", "a"]
 
+    @pytest.mark.slow
     def test_one_of_its_replicas_that_fails_isnt_started_again(self) -> None:
         small = world()
         run = begun(small, groups=[OLD], retry=RETRY)

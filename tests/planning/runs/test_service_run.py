@@ -282,6 +282,7 @@ class TestRollout:
             counts.append(len(small.serving(run)))
         return counts
 
+    @pytest.mark.slow
     def test_one_at_a_time_and_never_fewer(self) -> None:
         small = world()
         run = begun(small, replicas=3)
@@ -307,6 +308,7 @@ class TestRollout:
         assert before < {job.id for job in small.serving(run)}
         assert {job.deployment_num for job in small.serving(run)} == {1}
 
+    @pytest.mark.slow
     def test_a_bad_version_stops_it_and_says_why(self) -> None:
         small = world()
         run = begun(small, replicas=2)
@@ -325,6 +327,7 @@ class TestRollout:
         assert {job.deployment_num for job in small.serving(run)} == {2}
         assert small.runs[run.id].message == ""
 
+    @pytest.mark.slow
     def test_with_retry_a_bad_version_is_tried_again_beside_the_old_one(self) -> None:
         small = world()
         run = begun(small, replicas=1, retry=RETRY)
@@ -337,6 +340,7 @@ class TestRollout:
         assert len(small.serving(run)) == 1
         assert small.runs[run.id].reason is None
 
+    @pytest.mark.slow
     def test_one_that_never_gets_ready_is_told_of(self) -> None:
         small = world()
         run = begun(small, replicas=1)

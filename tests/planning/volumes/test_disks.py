@@ -106,6 +106,7 @@ def test_a_machine_that_is_cut_into_blocks_has_the_disk_of_its_fleet() -> None:
     assert machine[1:] == (1, 4)
 
 
+@pytest.mark.slow
 def test_a_shelf_for_other_disks_is_that_of_offers_with_them() -> None:
     """Prices, order, shares and what is reserved, of many kinds of which only some are made to order."""
     kinds = [

@@ -492,6 +492,7 @@ def test_calls_are_frequent_while_something_changes_and_rare_when_nothing_does(c
         assert cluster.agent.sync(running(job, listens=listens))["next_sync_in"] == 60.0
 
 
+@pytest.mark.slow
 def test_more_ends_in_one_message_than_a_commit_takes_are_applied_one_after_the_other(world: World) -> None:
     cluster = Cluster.of(world, total_blocks=40)
     cluster.agent.join()

@@ -112,6 +112,7 @@ def test_the_times_of_a_log_are_read_by_the_servers_clock(world: World) -> None:
     assert cluster.world.plane.logs.read(PROJECT, job.id).records == ((now, b"hi"),)
 
 
+@pytest.mark.slow
 def test_more_states_than_a_commit_takes_are_asked_for_at_once(world: World) -> None:
     cluster = Cluster.of(world, total_blocks=40)
     cluster.agent.join()

@@ -154,6 +154,7 @@ def test_a_follower_ends_up_with_what_is_there(tmp_path: Path, seed: int, alone:
     assert follower.runs == town.truth() and town.count > 0
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_is_seen_however_late_its_commit_is(tmp_path: Path) -> None:
     """What is later than any commit should be is in no event that is read. The follower begins again instead."""
     for late, resets in ((50 * SECOND, 0), (LATE - 5 * SECOND, 0), (LATE + MINUTE + 30 * SECOND, 1)):
@@ -197,6 +198,7 @@ def busy(folder: Path) -> Town:
     return town
 
 
+@pytest.mark.slow
 def test_who_follows_a_busy_plane_gets_each_change_once(tmp_path: Path) -> None:
     """More is written within the time in which commits may be late than is read for an answer."""
     town = busy(tmp_path)

@@ -115,6 +115,7 @@ def test_a_recovery_is_a_check_too(cluster: Cluster) -> None:
     assert len(history(cluster)) == 2
 
 
+@pytest.mark.slow
 def test_a_machine_that_cant_decide_fills_no_store(cluster: Cluster) -> None:
     for _ in range(50):
         cluster.agent.sync(health=[FULL])

@@ -69,6 +69,7 @@ def test_an_id_token_works_once_and_another_one_gets_a_token_beside(rig: Rig) ->
     assert len(list_tokens(plane, named_user(plane.store, "ci"))) == 2
 
 
+@pytest.mark.slow
 def test_programs_dont_use_up_the_tokens_that_a_person_may_make_and_each_can_be_revoked(rig: Rig) -> None:
     plane, ci = plane_of(rig), named_user(rig.world.plane.store, "ci")
     texts = [exchange(plane, f"job:{number}.a.b")[2] for number in range(MOST_TOKENS + 1)]
