@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "logs": ("logs", "Print the log of a run, and follow it while the run is active."),
     "metrics": ("metrics", "Show a run's CPU, memory and GPU use."),
     "offer": ("offer", "List available machines, cheapest first."),
-    "preset": ("unbuilt", "Presets for serving models (not available yet)."),
+    "preset": ("preset", "Manage presets: measured ways to serve a model."),
     "project": ("project", "Manage the projects this machine knows, and their members."),
     "ps": ("ps", "List runs."),
     "run": ("run", "One run in full."),
@@ -68,7 +68,7 @@ HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings, which work an
 def _built(module: str, name: str) -> Command:
     """A group's command, cached: typer would parse every signature three times per command line."""
     loaded = importlib.import_module(f".commands.{module}", __package__)
-    return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
+    return typer.main.get_command(loaded.app)
 
 
 class LazyGroup(CommandGroup):

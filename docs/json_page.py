@@ -33,7 +33,7 @@ standard error.
 # Types that have a section of their own; others are shown where they stand.
 NOUNS = (
     "Run", "Job", "JobSpec", "Submission", "Fleet", "Instance", "Offer", "InstanceType", "RequiredResources", "Volume",
-    "Gateway", "User", "Event",
+    "Gateway", "User", "Event", "Preset",
 )  # fmt: skip
 # The versions of nouns and of documents without `shape`, by the names of their types: 1, unless one is here.
 VERSIONS: Mapping[str, int] = {}

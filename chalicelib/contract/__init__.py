@@ -39,6 +39,7 @@ from chalicelib.contract.documents import (
     OfferList as OfferList,
     OfferRequirements as OfferRequirements,
     PRINTED as PRINTED,
+    PresetList as PresetList,
     ProjectList as ProjectList,
     ProjectMembers as ProjectMembers,
     ProjectQuota as ProjectQuota,
@@ -141,6 +142,14 @@ from chalicelib.contract.problems import (
     Failure as Failure,
     NoRoute as NoRoute,
     Problem as Problem,
+)
+from chalicelib.contract.presets import (
+    Benchmark as Benchmark,
+    Preset as Preset,
+    PresetAgent as PresetAgent,
+    PresetMachine as PresetMachine,
+    PresetStatus as PresetStatus,
+    PresetTrial as PresetTrial,
 )
 from chalicelib.contract.projects import (
     Export as Export,

@@ -19,6 +19,7 @@ from chalicelib.contract.fleets import Fleet, Join
 from chalicelib.contract.gateways import Gateway, GatewayWithCertificates
 from chalicelib.contract.observations import Series
 from chalicelib.contract.offers import Availability, FloatRange, IntRange, Offer, OffersAge, OffersAsked
+from chalicelib.contract.presets import Preset
 from chalicelib.contract.projects import Export, Import, Member, Quota, Secret
 from chalicelib.contract.runs import Run
 from chalicelib.contract.server import ServerCost, ServerSlo, ServerUsage
@@ -192,6 +193,12 @@ class ProjectMembers(TypedDict):
     members: list[Member]
 
 
+class PresetList(TypedDict):
+    """Presets on this machine, newest first."""
+
+    presets: list[Preset]
+
+
 class ProjectQuota(TypedDict):
     """The limits of a project and of its users, and what is used of them."""
 
@@ -311,7 +318,7 @@ class ErrorDocument(TypedDict):
 
 PRINTED: Mapping[str, Any] = MappingProxyType(
     {
-        "apply": Run | Fleet | Volume | Gateway,
+        "apply": Run | Fleet | Volume | Gateway | Preset,
         "automation list": AutomationList,
         "backend check": BackendCheck,
         "backend list": BackendList,
@@ -324,6 +331,8 @@ PRINTED: Mapping[str, Any] = MappingProxyType(
         "metrics": Metrics,
         "offer": OfferList,
         "offer --group-by": OfferGroups,
+        "preset get": Preset,
+        "preset list": PresetList,
         "project list": ProjectList,
         "project quota": ProjectQuota,
         "project members": ProjectMembers,

@@ -65,8 +65,9 @@ def load_definition(
         places.refuse([*_misnamed(parsed.type, parsed.name), *found])
     document = _on_the_wire(parsed, flags)
     chosen: contract.Configuration = {}
-    if document["type"] in RUN_TYPES:
-        document["files"] = [_local(entry, folder, terminal.home) for entry in document.get("files") or ()]
+    if document["type"] in (*RUN_TYPES, "preset"):
+        if "files" in document:
+            document["files"] = [_local(entry, folder, terminal.home) for entry in document["files"] or ()]
         chosen, where = load_profile(terminal, profile, no_profile)
         places = replace(places, profile=where)
     elif document["type"] == "fleet":  # always with the default profile

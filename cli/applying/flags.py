@@ -81,10 +81,15 @@ RETRY = (
     switch("--no-retry", help="Don't retry, whatever the file says."),
     flag("--retry-duration", metavar="TIME", help="Keep retrying for this long."),
 )
-PRESETS = (  # known to other clients; refused by name
-    flag("--keep-service", kind=bool, default=False, help="Not available yet.", hidden=True),
-    flag("--trials", metavar="N", help="Not available yet.", hidden=True),
-    flag("--previous", kind=list[str] | None, metavar="ID", help="Not available yet.", hidden=True),
+PRESETS = (
+    switch("--keep-service", help="Presets: leave the best service running at the end."),
+    flag("--trials", kind=int | None, min=1, metavar="N", help="Presets: how many services to try."),
+    flag(
+        "--previous",
+        kind=list[str] | None,
+        metavar="ID",
+        help="Presets: an earlier one to learn from. Repeatable.",
+    ),
 )
 PLANNED = (
     *RESOURCES,

@@ -6,15 +6,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chalicelib.errors import NotSupported
 from cli.applying.definition import RUN_TYPES, load_definition
-from cli.applying.flags import IDLE, PLACES, PLANNED, PRESETS, RESOURCES, RETRY, SPOT, max_offers, overrides, taking
+from cli.applying.flags import (
+    FLEETS,
+    IDLE,
+    LIMIT,
+    PLACES,
+    PLANNED,
+    PRESETS,
+    PROFILE,
+    RESOURCES,
+    RETRY,
+    SPOT,
+    max_offers,
+    overrides,
+    taking,
+)
 from cli.applying.fleets import apply_fleet
-from cli.applying.runs import ApplyOptions, Submission
+from cli.applying.runs import ApplyOptions, LoadedConfiguration, Submission
 from cli.applying.volumes_and_gateways import apply_gateway, apply_volume
-from cli.connection.session import open_session
+from cli.connection.session import Session, open_session
 from cli.repositories.repos import RepoFlags
-from cli.screen.parameters import Command, Flags, ProjectOption, Value, WebOption, YesOption, command, given, new_group
+from cli.screen.parameters import Command, ProjectOption, Value, WebOption, YesOption, command, given, new_group
 from cli.ssh.attachment import AttachOptions
 
 if TYPE_CHECKING:
@@ -28,14 +41,17 @@ Switch = bool
 FileOption = Annotated[
     Text, typer.Option("-f", "--file", metavar="FILE", help="The configuration; `-` for standard input (with -y).")
 ]
-NOT_YET = "Not available yet."
 
 OF_ALL = ("project", "file", "yes", "detach", "force", "verbose", "as_json", "help", "name")
 OF_FLEETS = tuple(flag.name for group in (RESOURCES, PLACES, SPOT, IDLE, RETRY) for flag in group)
+OF_PRESETS = tuple(
+    flag.name for group in (PRESETS, PROFILE, PLACES, LIMIT, FLEETS, SPOT, IDLE, RETRY) for flag in group
+)
 HELP_OF = {
     **dict.fromkeys(RUN_TYPES),  # these take all flags
     "fleet": (*OF_ALL, "env", "no_profile", *OF_FLEETS),
-    **dict.fromkeys(("volume", "gateway", "preset"), OF_ALL),
+    **dict.fromkeys(("volume", "gateway"), OF_ALL),
+    "preset": (*OF_ALL, "env", "max_offers", *OF_PRESETS),
 }
 
 
@@ -141,11 +157,12 @@ def apply(
     brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity, lfs_pointers)
     attached = AttachOptions(ssh_identity, host or "localhost", ())
     options = ApplyOptions(yes, force, detach, verbose, as_json, attached=attached, repo=brought, web=web, **shown)
+    if definition.kind == "preset":
+        raise typer.Exit(_apply_preset(ctx, session, definition))
+    _refuse_those_of_presets(ctx, definition.kind)
     if definition.kind in RUN_TYPES:
         with definition.places.locating():
             raise typer.Exit(Submission(session, definition, options).apply())
-    if definition.kind == "preset":
-        raise NotSupported("type: preset isn't available yet.", hint="Describe the service in a configuration file.")
     _refuse_those_of_runs(ctx, definition.kind)
     carry_out = {"fleet": apply_fleet, "volume": apply_volume, "gateway": apply_gateway}[definition.kind]
     with definition.places.locating():
@@ -153,9 +170,8 @@ def apply(
 
 
 def _refuse_contradictions(ctx: typer.Context) -> None:
-    """Refuses flags that aren't available, and flags that exclude each other."""
+    """Refuses flags that exclude each other."""
     flags = ctx.params
-    _refuse_unbuilt(flags)
     if flags["repo"] and flags["no_repo"]:
         raise typer.BadParameter("--repo and --no-repo contradict each other.", ctx=ctx)
     if flags["file"] == "-" and not flags["yes"]:
@@ -170,6 +186,7 @@ def _refuse_contradictions(ctx: typer.Context) -> None:
 
 SHOWN_OFFERS = ("max_offers", "full_offers", "unallocated")
 OF_REPO = ("repo", "repo_branch", "repo_hash", "no_repo", "token", "git_identity", "lfs_pointers")
+NOT_OF_PRESETS = ("web", "force", "verbose", "full_offers", "unallocated", "ssh_identity", "host", *OF_REPO)
 
 
 def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
@@ -182,14 +199,18 @@ def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
             raise typer.BadParameter(f"{flag} doesn't apply to a {kind}; leave the flag out.", ctx=ctx)
 
 
-UNBUILT = {  # parameter: flag, and why
-    "keep_service": ("--keep-service", "presets aren't available yet"),
-    "trials": ("--trials", "presets aren't available yet"),
-    "previous": ("--previous", "presets aren't available yet"),
-}
+def _refuse_those_of_presets(ctx: typer.Context, kind: str) -> None:
+    for flag in (given(ctx, found.name) for found in PRESETS):
+        if flag:
+            raise typer.BadParameter(f"{flag} is for presets, and this is a {kind}; leave the flag out.", ctx=ctx)
 
 
-def _refuse_unbuilt(flags: Flags) -> None:
-    for parameter, (flag, why) in UNBUILT.items():
-        if flags.get(parameter):
-            raise NotSupported(f"{flag}: {why}.", hint="Leave the flag out.")
+def _apply_preset(ctx: typer.Context, session: Session, definition: LoadedConfiguration) -> int:
+    from cli.presets.creation import Creation
+
+    for flag in (given(ctx, name) for name in NOT_OF_PRESETS):
+        if flag:
+            raise typer.BadParameter(f"{flag} doesn't apply to a preset; leave the flag out.", ctx=ctx)
+    flags = ctx.params
+    wanted = {field: flags[field] for field in ("yes", "detach", "as_json", "keep_service", "trials", "max_offers")}
+    return Creation(session, definition, previous=flags["previous"] or (), **wanted).apply()

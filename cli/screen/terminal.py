@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,22 @@ def _browse(address: str) -> bool:
     return True
 
 
+def _begin(arguments: Sequence[str], log: Path, descriptor: int) -> None:
+    """Starts a module of ours as a process that outlives this one. It inherits the descriptor, and writes to `log`."""
+    import subprocess
+
+    # -P: a folder called `cli` in the working folder must not be imported.
+    with log.open("ab") as written:
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            pass_fds=(descriptor,),
+            start_new_session=True,
+        )
+
+
 @dataclass(frozen=True)
 class Terminal:
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -62,6 +78,7 @@ class Terminal:
     via: Dial | None = None  # connects to servers, like `client.dial`; None: over HTTP
     ssh: OpenSsh | None = None  # like `tunnel.Ssh`; None: this machine's
     browse: Callable[[str], bool] = _browse  # opens an address; False: there is no browser
+    begin: Callable[[Sequence[str], Path, int], None] = _begin  # starts a process that goes on without this one
 
     @property
     def width(self) -> int | None:

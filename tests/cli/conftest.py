@@ -41,6 +41,7 @@ def bare(tmp_path: Path, plane: Plane) -> Dstack:
         watched=False,
         via=plane.via,
         browse=lambda address: True,
+        begin=lambda arguments, log, descriptor: None,
     )
     return Dstack(terminal, naps)
 

@@ -25,6 +25,8 @@ from tests.api.test_runs import finish, job_of, placed
 from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, RecordedRequest
+from tests.cli.presets import samples
+from tests.cli.presets.samples import DONE, INTERRUPTED
 from tests.world import gateways
 from tests.world.keyed import config
 from tests.world.volumes import attachment
@@ -111,6 +113,7 @@ def certificate(of: Gateway, **fields: Any) -> Certificate:
 
 def documents(dstack: Dstack) -> dict[str, list[Any]]:
     """What each command prints, by its name."""
+    samples.fill(dstack.terminal.home)
     (dstack.terminal.cwd / "fleet.yml").write_text("type: fleet\nname: other\nnodes: 0..1\n")
     (dstack.terminal.cwd / "wrong.yml").write_text("type: fleet\nnmae: other\n")
     lines = {
@@ -132,6 +135,8 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "event list": ["event --json", "event list --json --within-run done"],
         "gateway get": [f"gateway get {name} --json" for name in ("door", "cloud")],
         "gateway list": ["gateway list --json"],
+        "preset get": [f"preset get {each} --json" for each in (DONE, INTERRUPTED)],
+        "preset list": ["preset --json", "preset list -a --json"],
         "metrics": ["metrics pulling --json"],
         "project list": ["project list --json", "project list -v --json"],
         "project quota": [

@@ -395,12 +395,6 @@ def test_problems_show_the_line(task: Dstack) -> None:
     assert "  5 |   gpuu: 1\n    |   ^\n" in ended.err
 
 
-def test_what_isnt_built_is_refused_by_name(task: Dstack, plane: Plane) -> None:
-    (task.terminal.cwd / ".dstack.yml").write_text("type: preset\nname: g\nmodel: m\n")
-    ended = task("apply", "-y")
-    assert ended.code == 1 and "type: preset isn't available yet" in ended.err and not plane.requests
-
-
 # --- fleets ----------------------------------------------------------------------------------------------------------
 
 

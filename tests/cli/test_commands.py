@@ -495,14 +495,6 @@ def test_init_schema(bare: Dstack) -> None:
     assert first == "# yaml-language-server: $schema=.dstack/configuration.schema.json"
 
 
-@pytest.mark.parametrize("name", ["preset"])
-def test_what_isnt_built_says_so(bare: Dstack, name: str) -> None:
-    for args in ([name], [name, "list", "--json", "-v"]):
-        ended = bare(*args)
-        assert (ended.code == 1 and "isn't available yet" in ended.err) or "aren't available yet" in ended.err
-        assert ended.err.count("\n") <= 2 and ('"error"' in ended.out) is ("--json" in args)
-
-
 def test_a_first_machine_of_a_pool_makes_the_fleet(dstack: Dstack, plane: Plane) -> None:
     plan = {"project_name": "main", "user": "admin", "action": "create", "current_resource": None, "offers": []}
     plane.answers |= {

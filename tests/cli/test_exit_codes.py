@@ -50,7 +50,7 @@ CASES: dict[str, list[Case]] = {
         ("apply -f nothing.yml", {}, {}),
         ("apply -f wrong.yml -y", {}, {}),
         ("stop train", {}, {}),  # nobody answers
-        ("preset", {}, {}),
+        ("preset pull main/qwen", {}, {}),
         ("ps --project nobody", {}, {}),
     ],
     "no exit status": [

@@ -30,6 +30,7 @@ SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2
 API = ROOT / "docs" / "guides" / "api.md"  # speaks HTTP: `tests/api/v1/test_resources_real.py` plays it
 WORKLOADS = ROOT / "docs" / "guides" / "workload-identity.md"  # takes a CI: `tests/e2e/test_workload_identity_real.py`
 GATEWAYS = ROOT / "docs" / "guides" / "gateways.md"  # takes nginx: `tests/e2e/test_gateways_guide_real.py`
+PRESETS = ROOT / "docs" / "guides" / "presets.md"  # takes a language model: `tests/e2e/test_presets_guide_real.py`
 SDKS = {ROOT / "docs" / "guides" / f"{name}-sdk.md" for name in ("python", "typescript")}  # `tests/e2e/sdk` runs them
 CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.py`
     page
@@ -40,7 +41,7 @@ TOUR = ROOT / "docs" / "tour.md"
 SKILL = ROOT / "skills" / "dstack" / "SKILL.md"  # for coding agents
 PAGES = sorted(
     {*(ROOT / "docs" / "guides").glob("*.md"), SKILL, TOUR}
-    - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API}
+    - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API, PRESETS}
     - AWS
     - CLOUDS
     - SDKS

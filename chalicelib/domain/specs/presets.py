@@ -47,12 +47,26 @@ class PresetPrompt(Spec):
     def read(cls, written: Any) -> Any:
         return {"text": written} if isinstance(written, str) else written
 
+    @model_validator(mode="after")
+    def _one(self) -> PresetPrompt:
+        if (self.text is None) == (self.path is None):
+            raise fault("exclusive", "a prompt is a `text` or a `path`", "keep one of them")
+        return self
+
 
 class PresetAgent(Spec):
-    """The agent that does the search."""
+    """The language model that proposes what to try, behind an API like OpenAI's."""
 
-    provider: Literal["claude", "codex"] = Field(description="`claude` or `codex`.")
-    model: str | None = Field(default=None, description="The model; the provider's default unless set.")
+    provider: Literal["openai", "claude", "codex"] = Field(
+        description="Whose API: `openai` for any that is like OpenAI's, `claude` for Anthropic's, `codex` for OpenAI's."
+    )
+    url: str | None = Field(
+        default=None,
+        description="The address of the API; that of the provider unless set.",
+        pattern=r"^https?://[^\s/?#@]+[^\s?#@]*$",
+        max_length=2048,
+    )
+    model: str | None = Field(default=None, description="The name of the model; from the environment unless set.")
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
         default=None, description="The reasoning effort."
     )
