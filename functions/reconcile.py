@@ -14,4 +14,6 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     here = root or lambda_.root()
     done = here.reconciler.run(set(here.ports.chain.begin(event).get("units", ())))
     here.ports.count(telemetry.UNITS_FAILED, len(done.failed))
+    if here.run_traces is not None and "units" not in event:
+        here.run_traces.run()
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

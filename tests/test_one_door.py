@@ -146,6 +146,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/bookkeeping.py",  # how far a round of the books has come
         "chalicelib/engine/cost_days.py",  # what days that are over cost
         "chalicelib/engine/measures.py",  # what a day's measures say
+        "chalicelib/engine/run_traces.py",  # that a trace is exported
         "chalicelib/engine/moments.py",  # what a project looked like
         "chalicelib/engine/effects/certificates.py",  # the account at an authority
         "chalicelib/engine/effects/containers.py",  # the login of their first request

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route, Settling
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1 import problems as v1_problems
-from chalicelib.engine import log_context
+from chalicelib.engine import log_context, trace_context
 from chalicelib.errors import Conflict, DstackError, Invalid, Problem, Refused, TooLarge, WrongQuery
 from chalicelib.usecases.context import Plane
 
@@ -149,7 +150,7 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
             request.method,
             request.path,
         )
-        with plane.backends.held():
+        with plane.backends.held(), _traced(plane, request):
             value = _handle(route, call)
         if isinstance(value, Answer):
             kind = {} if value.status in BODILESS else {"Content-Type": value.content_type}
@@ -157,6 +158,12 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
         return Reply(200, _JSON, encode(value, plane.limits.answer))
     except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
         return failure(error, route.path, f"{route.method} {route.path}")
+
+
+def _traced(plane: Plane, request: Request) -> AbstractContextManager[None]:
+    if not plane.traces:
+        return nullcontext()
+    return trace_context.request_trace(request.headers.get(trace_context.HEADER, ""), plane.clock.now())
 
 
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:

@@ -32,6 +32,7 @@
 | Quota     | project/<id>     | quota/limits            |                                    |                        |
 | Spending  | spending/<limit> | status                  |                                    |                        |
 | CostDay   | project/<id>     | costs/<date>            |                                    |                        |
+| PendingTrace | pending-traces | <run>                  |                                    |                        |
 | ObjectiveDay | objectives    | <date>                  |                                    |                        |
 | Moment    | moments/<project> | at                     |                                    |                        |
 | MomentPart | moment-parts/<project> | at#number        |                                    |                        |
@@ -86,6 +87,7 @@ UNUSED_ARCHIVES = "unused-archives"  # that no run was submitted with
 
 JOB = "job/"  # begins the jobs in their run's partition
 COST_DAYS = "costs/"  # begins the days whose costs are counted, in the project's partition
+PENDING_TRACES = "pending-traces"  # runs whose traces aren't exported
 OBJECTIVES = "objectives"  # days of what the server measures of itself
 SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
@@ -341,6 +343,10 @@ def cost_day(project_id: str, day: Micros) -> Key:
 
 def objective_day(day: Micros) -> Key:
     return Key(OBJECTIVES, sortable(day))
+
+
+def pending_trace(run_id: str) -> Key:
+    return Key(PENDING_TRACES, run_id)
 
 
 def export(project_id: str, name: str) -> Key:

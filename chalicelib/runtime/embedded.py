@@ -46,6 +46,7 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.shutdown_message import shutdown_lines
 from chalicelib.runtime.streams import MOST, StreamBroker
 from chalicelib.runtime.ticker import Ticker
+from chalicelib.runtime.tracing import trace_ports
 from chalicelib.serving.door import DoorSettings
 from chalicelib.store.commit_journal import CommitJournal
 from chalicelib.store.disk import used
@@ -77,6 +78,7 @@ LOGIN_IDLE = 10.0  # seconds that a login to a host stays open for the next step
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; slow ones come later
 RENEW_EVERY = 0.5  # seconds between writes of deferred presences: less than the margin of their deadlines
 MEASURE_EVERY = 60.0  # seconds between writes of what the server measures of itself
+TRACE_EVERY = 2.0  # seconds between looks for runs whose traces are complete
 RETRY_OFFERS = 5.0  # seconds until the offers of a backend that has never responded are fetched again
 
 
@@ -158,6 +160,7 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
                 streams=self.streams,
                 rights=self._rights_changed,
+                **trace_ports(settings.traces, settings.trace_headers),
                 counters=self.counters,
                 problems=self.problems,
                 renew=self.renewals.add,
@@ -217,6 +220,8 @@ class EmbeddedRoot(Root):
         self.gateway_news.begin(self.plane)
         self.renewing.start()
         self.measuring.start()
+        if self.run_traces is not None:
+            self.tracing.start()
         if self.audit is not None:
             self.auditing.start()
         if self.backing_up is not None:
@@ -310,6 +315,10 @@ class EmbeddedRoot(Root):
     def measuring(self) -> Ticker:
         return Ticker(MEASURE_EVERY, self._write_measures)
 
+    @cached_property
+    def tracing(self) -> Ticker:
+        return Ticker(TRACE_EVERY, lambda: self.run_traces and self.run_traces.run())
+
     def _write_measures(self) -> None:
         self.measures.write(self.ports.store, self.ports.clock.now())
 
@@ -325,6 +334,14 @@ class EmbeddedRoot(Root):
             self._write_measures()
         except StorageFull as error:
             log.warning("the last reports of agents aren't stored: %s", error)
+
+    @cached_property
+    def renewing(self) -> Ticker:
+        return Ticker(RENEW_EVERY, self.renewals.write)
+
+    @cached_property
+    def sweeps(self) -> Ticker:
+        return Ticker(SWEEP_EVERY, self.sweep_accounts)
 
     @cached_property
     def erasures(self) -> Ticker:
@@ -395,6 +412,7 @@ class EmbeddedRoot(Root):
         self.effects.stop()
         self.renewing.stop()
         self.measuring.stop()
+        self.tracing.stop()
         self._renew_all()
         self.relays.remove()
         self.auditing.stop()

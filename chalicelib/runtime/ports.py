@@ -13,6 +13,7 @@ from chalicelib.runtime.event_chains import EventChain
 from chalicelib.usecases.context import PlanePorts
 
 if TYPE_CHECKING:
+    from chalicelib.domain.traces import Export
     from chalicelib.engine.certificate_authority import CertificateAuthority
     from chalicelib.engine.ports import Bus, Count, DeadLetterQueue, Effects, Executions
     from chalicelib.hosts.connection import HostLogins
@@ -43,6 +44,7 @@ class Ports(PlanePorts):
     chain: EventChain = field(default_factory=EventChain)  # one process  events that trigger events
     workflows: Executions | None = None  # the passes drive them  executions of Step Functions
     dead_letters: DeadLetterQueue = nothing  # no event is given up              what Lambda gave up
+    spans: Export | None = None  # to where OTEL_EXPORTER_OTLP_ENDPOINT says  the same
     count: Count = uncounted  # the log alone                   metrics in CloudWatch
     bus: Bus | None = None  # webhooks and rules here           EventBridge
     authority: CertificateAuthority | None = None  # from the environment  from SSM

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.load import Loader
     from chalicelib.engine.ports import ConfigurationCheck, Performer
     from chalicelib.engine.reconcile import Reconciler
+    from chalicelib.engine.run_traces import RunTraces
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
     from chalicelib.registries.client import Registries
@@ -224,6 +225,14 @@ class Root:
         done = self.eraser.run()
         keep_books(self.plane.read, self.ports.clock)  # last: a first count may outlast the turn
         return done
+
+    @cached_property
+    def run_traces(self) -> RunTraces | None:
+        """What makes the traces of runs and exports them; None if nobody collects any."""
+        from chalicelib.engine.run_traces import RunTraces
+
+        ports = self.ports
+        return None if ports.spans is None else RunTraces(self.plane.read, ports.logs, ports.clock, ports.spans)
 
     def silent_units(self) -> list[str]:
         """The units affected by agents that failed to report in time."""

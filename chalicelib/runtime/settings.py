@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chalicelib import otlp
 from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.owner import ANY
@@ -74,6 +75,8 @@ class ServerSettings:
     server_config_disabled: bool = False
     log_level: str = "info"
     audit_file: Path | None = None  # to which every event is appended
+    traces: bool = False  # of runs, to where OTEL_EXPORTER_OTLP_ENDPOINT says
+    trace_headers: str = field(default="", repr=False)  # of these requests: they may have a token
     log_format: str = TEXT
     log_requests: str = ""  # the level of the lines about requests; unset: info in JSON, debug in text
     admin_token: str | None = None
@@ -151,6 +154,8 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
         os.environ.pop("DSTACK_ACME_EAB_HMAC_KEY", None)
         os.environ.pop("DSTACK_BACKUP_PASSPHRASE", None)
+        for name in otlp.HEADERS:
+            os.environ.pop(name, None)
     env = {name: value for name, value in environ.items() if value}  # an empty variable counts as unset
     values: dict[str, object] = {
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
@@ -161,6 +166,8 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
         "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
         "audit_file": Path(env["DSTACK_SERVER_AUDIT_FILE"]).expanduser() if "DSTACK_SERVER_AUDIT_FILE" in env else None,
+        "traces": otlp.wanted(env),
+        "trace_headers": next(filter(None, (env.get(name) for name in otlp.HEADERS)), ""),
         "log_format": _choice(env, "DSTACK_SERVER_LOG_FORMAT", FORMATS, ServerSettings.log_format),
         "log_requests": _choice(env, "DSTACK_SERVER_LOG_REQUESTS", LOG_LEVELS, "info")
         if "DSTACK_SERVER_LOG_REQUESTS" in env
@@ -246,6 +253,7 @@ class LambdaSettings:
     fake_cloud_name: str = ServerSettings.fake_cloud_name
     sign_on: str = field(default="", repr=False)  # the sections `sign_on` and `workloads` of a server's file, as YAML
     acme: str = field(default="", repr=False)  # the certificate authority's settings, as JSON
+    traces: bool = False  # as the server's
     images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
 
@@ -287,6 +295,7 @@ class LambdaSettings:
             fake_cloud_name=env.get("DSTACK_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name),
             sign_on=found.get("sign-on", ""),
             acme=found.get("acme", ""),
+            traces=otlp.wanted(env),
             images=_images(env),
             retention=_retention(env),
         )

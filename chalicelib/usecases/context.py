@@ -190,6 +190,7 @@ class PlanePorts:
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
     hold: Hold = field(default_factory=NoHold)  # after a restore, until it acts again  the same, by a setting
     # What the operator chose:
+    traces: bool = False  # of runs, for whoever collects them
     limits: SizeLimits = field(default_factory=SizeLimits)
     images: JobImages = field(default_factory=JobImages)
     permissions: Permissions = field(default_factory=Permissions)

@@ -95,6 +95,9 @@ class RunPlanPorts(OfferPorts, Protocol):
     @property
     def serves(self) -> bool: ...
 
+    @property
+    def traces(self) -> bool: ...
+
 
 class AccountPorts(SealedPorts, Protocol):
     """Users with their tokens, keys and rights."""

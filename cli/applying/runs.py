@@ -13,6 +13,7 @@ from cli.applying.job_log import JobLog
 from cli.connection import calls, console
 from cli.connection.polling import POLL_SECONDS
 from cli.connection.session import Session
+from cli.connection.tracing import traced
 from cli.repositories.repos import Brought, RepoFlags, bring
 from cli.screen.places import Places
 from cli.screen.render import as_json, facts
@@ -218,7 +219,8 @@ class Submission:
             "plan": {"run_spec": plan["run_spec"], "current_resource": plan["current_resource"]},
             "force": self.options.force,
         }
-        run = calls.runs_apply(self.session.client, body)
+        with traced(self.session.client, self.session.terminal.env, "dstack apply"):
+            run = calls.runs_apply(self.session.client, body)
         name = run["run_spec"]["run_name"]
         self.session.cache_names("run", [name])
         if self.options.as_json:

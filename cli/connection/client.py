@@ -75,6 +75,7 @@ class Client:
         self.token, self._sleep, self._dial = token, sleep, via or dial
         self._parts, self._prefix = parts, parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
+        self.traceparent = ""  # of the trace that requests are part of
 
     def close(self) -> None:
         if self._connection:
@@ -143,7 +144,9 @@ class Client:
         return answer
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}", "X-API-VERSION": API_VERSION, "Accept": "application/json"}
+        traced = {"traceparent": self.traceparent} if self.traceparent else {}
+        known = {"X-API-VERSION": API_VERSION, "Accept": "application/json"}
+        return {"Authorization": f"Bearer {self.token}", **known, **traced}
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         reused = self._connection is not None

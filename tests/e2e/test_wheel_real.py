@@ -34,6 +34,7 @@ PACKAGE = "dstack_serverless"
 CLIENT = {"orjson", "pydantic", "pyyaml", "rich", "typer"}  # and on Windows tzdata
 SERVER = {*NEEDED, "tzdata", "uvloop"}
 SDK = {"httpx"}
+OTEL = {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"}
 SDKS = {
     "aws": {"boto3"},
     "gcp": {"google-cloud-compute"},
@@ -43,7 +44,7 @@ SDKS = {
 UNSEEN = {"tzdata", "uvloop"}  # the standard library reads the one, uvicorn imports the other
 BROUGHT = {  # what we import and don't list: each is part of what a listed one promises
     *("annotated-types", "botocore", "google-api-core", "google-auth", "googleapis-common-protos", "josepy", "joserfc"),
-    *("pydantic-core", "typing-extensions"),
+    *("opentelemetry-api", "pydantic-core", "typing-extensions"),
 }
 IN_AWS = {"aws-lambda-powertools"}  # what the functions count with; a server doesn't call it
 OF_SERVER = {  # imports in functions that only the server calls
@@ -232,8 +233,9 @@ def test_each_extra_brings_what_it_is_for(wheel: Path) -> None:
     assert named() == CLIENT and named("server") == CLIENT | SERVER
     for extra, packages in SDKS.items():
         assert named(extra) == CLIENT | SERVER | packages
-    assert named("sdk") == CLIENT | SDK and named("all") == (CLIENT | SERVER | SDK).union(*SDKS.values())
-    assert set(metadata(wheel).get_all("Provides-Extra") or ()) == {"server", "sdk", "all", *SDKS}
+    assert named("sdk") == CLIENT | SDK and named("otel") == CLIENT | OTEL
+    assert named("all") == (CLIENT | SERVER | SDK | OTEL).union(*SDKS.values())
+    assert set(metadata(wheel).get_all("Provides-Extra") or ()) == {"server", "sdk", "otel", "all", *SDKS}
 
 
 def test_a_client_is_small(wheel: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -25,7 +26,7 @@ from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.ports import Ports
-from chalicelib.runtime.settings import MOST_LOCAL_HOSTS, LambdaSettings, ServerSettings
+from chalicelib.runtime.settings import MOST_LOCAL_HOSTS, LambdaSettings, ServerSettings, server_settings
 from chalicelib.store import nouns
 from chalicelib.store.announcing_store import AnnouncingStore
 from chalicelib.store.dynamo import DynamoStore
@@ -350,3 +351,22 @@ def test_a_started_root_does_what_waited_for_it(embedded: Embedded) -> None:
         lambda: (run := rig.ok("P/runs/get", {"run_name": "hello"})) and run["status"] != "submitted" and run,
     )
     assert run["termination_reason"] is not None  # there is no fleet that it could run in
+
+
+def test_both_roots_trace_runs_where_somebody_collects_traces(embedded: Embedded) -> None:
+    there = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    one = embedded.root("traced", traces=True, trace_headers="authorization=Bearer%20t")
+    two = LambdaRoot(stack("traced", **there), clients=Aws())
+    assert (one.plane.traces, two.plane.traces) == (True, True)
+    assert one.run_traces is not None and two.run_traces is not None and one.run_traces.run() == 0
+    quiet = embedded.root("quiet")
+    assert not quiet.plane.traces and quiet.run_traces is None
+    assert LambdaRoot(stack("quiet"), clients=Aws()).run_traces is None
+
+
+def test_a_collectors_token_isnt_left_to_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20t")
+    found = server_settings()
+    assert found.traces and found.trace_headers == "authorization=Bearer%20t" and "Bearer" not in repr(found)
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in os.environ

@@ -27,6 +27,7 @@ from chalicelib.domain.services import Scale
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.engine import trace_context
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import Conflict, Contended, NotFound, PreconditionFailed, Refused
@@ -450,9 +451,8 @@ def _submit(
         changes.record(EventType.created, noun)
     changes.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
-    beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
-    if draft.spec.configuration.dstack:
-        beside += job_access.granted(plane, project, run)
+    beside: list[Change] = [name, *service_gateways.held(plane, draft.door), *trace_context.kept(run, plane.traces)]
+    beside += job_access.granted(plane, project, run) if draft.spec.configuration.dstack else ()
     plane.committer.take(NounsSnapshot(now, () if finished is None else (finished,)), changes.plan(), beside)
     _stop_if_deleted(plane, user, project, run)
     replicas = (body.replica_text(job.replica_group, job.replica_num) for job in jobs)
