@@ -56,6 +56,5 @@ Imports go one way, between packages and between rooms (import-linter enforces i
          +-> backends.*, hosts.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
-`otlp` sends the traces that `engine` makes, and those of the command line, to whoever collects them.
-Every package may raise from `errors`, clean others' texts with `printable`, and know own addresses with `loopback`.
+Every package may raise from `errors`, clean texts with `printable`, know own addresses with `loopback`, trace with `otlp`.
 """

@@ -44,10 +44,15 @@ SDKS = {
 UNSEEN = {"tzdata", "uvloop"}  # the standard library reads the one, uvicorn imports the other
 BROUGHT = {  # what we import and don't list: each is part of what a listed one promises
     *("annotated-types", "botocore", "google-api-core", "google-auth", "googleapis-common-protos", "josepy", "joserfc"),
-    *("opentelemetry-api", "pydantic-core", "typing-extensions"),
+    *("pydantic-core", "typing-extensions"),
+    *(f"opentelemetry-{name}" for name in ("api", "exporter-http-transport", "exporter-otlp-common")),
+    *(f"opentelemetry-{name}" for name in ("exporter-otlp-proto-common", "proto", "semantic-conventions")),
 }
 IN_AWS = {"aws-lambda-powertools"}  # what the functions count with; a server doesn't call it
-OF_SERVER = {  # imports in functions that only the server calls
+TRACED = ("exporter.otlp.proto.http.trace_exporter", "sdk.resources", "sdk.trace", "sdk.trace.export", "trace")
+TRACED += ("sdk.util.instrumentation", "trace.status", "util.re")
+OF_SERVER = {  # imports in functions that only the server calls, or that are tried
+    *((f"{PACKAGE}.plane.otlp", f"opentelemetry.{name}") for name in TRACED),
     *((f"{PACKAGE}.cli.commands.server", f"{PACKAGE}.plane.runtime.{name}") for name in ("serve", "settings")),
     *((f"{PACKAGE}.plane.backends.kubernetes.addresses", name) for name in ("urllib3", "urllib3.connection")),
 }
