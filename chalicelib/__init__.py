@@ -56,5 +56,5 @@ Imports go one way, between packages and between rooms (import-linter enforces i
          +-> backends.*, hosts.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
-Every package may raise from `errors`, clean texts with `printable`, know own addresses with `loopback`, trace with `otlp`.
+Each package may raise from `errors`, clean texts with `printable`, know own addresses by `loopback`, trace by `otlp`.
 """
