@@ -160,9 +160,8 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
                 streams=self.streams,
                 rights=self._rights_changed,
-                **trace_ports(settings.traces, settings.trace_headers),
+                **{"problems": self.problems, **trace_ports(settings.traces, settings.trace_headers)},
                 counters=self.counters,
-                problems=self.problems,
                 renew=self.renewals.add,
                 journal=self.journal,
                 hold=self.hold,
@@ -334,14 +333,6 @@ class EmbeddedRoot(Root):
             self._write_measures()
         except StorageFull as error:
             log.warning("the last reports of agents aren't stored: %s", error)
-
-    @cached_property
-    def renewing(self) -> Ticker:
-        return Ticker(RENEW_EVERY, self.renewals.write)
-
-    @cached_property
-    def sweeps(self) -> Ticker:
-        return Ticker(SWEEP_EVERY, self.sweep_accounts)
 
     @cached_property
     def erasures(self) -> Ticker:
