@@ -1,7 +1,8 @@
 """The ledger: what machines cost hour by hour, who had them, and what nobody had. Pure.
 
 A machine costs its price from when it is ordered until it is given back. A job costs its user the price of its share
-while it has it. What is left of a machine's price was idle. So the rows of an hour add up to what the machines cost.
+while it has it. What is left of a machine's price was idle. So the rows of an hour add up to what the machines cost,
+those of all projects together if some have lent machines to others: a share is counted where its job is.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Holding:
     gpu: str  # the name of the GPUs; empty: none
     fleet: str  # its name
     user: str | None = None  # of the job; None: this is the machine itself
+    lent: bool = False  # the job is another project's, which counts this share as its own
 
 
 class Amount(NamedTuple):
@@ -78,8 +80,9 @@ def spent(holdings: Iterable[Holding], since: Micros, until: Micros, now: Micros
             rest[0], rest[1] = rest[0] + each.price * held, rest[1] + each.gpus * held
     for each in shares:
         for hour, held in _hours(each, since, until, now):
-            row = had[hour, each.user or OTHERS, each.fleet, each.gpu]
-            row[0], row[1] = row[0] + each.price * held, row[1] + each.gpus * held
+            if not each.lent:
+                row = had[hour, each.user or OTHERS, each.fleet, each.gpu]
+                row[0], row[1] = row[0] + each.price * held, row[1] + each.gpus * held
             rest = left.get((hour, each.machine), [0.0, 0.0])
             rest[0], rest[1] = rest[0] - each.price * held, rest[1] - each.gpus * held
     for (hour, machine), (dollars, gpu_hours) in left.items():

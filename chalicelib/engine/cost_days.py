@@ -1,13 +1,16 @@
 """Counts what a project's machines cost: days that are over once, and the hours since then whenever somebody asks.
 
 It is counted of the history, which has every machine and every job's place with its price, and of what is held now: a
-machine that was ordered before the time in question, and is still there, has no event in it.
+machine that was ordered before the time in question, and is still there, has no event in it. The history of a fleet of
+hosts also has the jobs of other projects there, if they are shared: what these had wasn't idle, and is counted with
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from chalicelib.billing import ledger
 from chalicelib.billing.ledger import Holding, Spent
@@ -20,12 +23,14 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, MINUTE, Micros, day_of, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
+from chalicelib.domain.specs.providers import HOSTS
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader, owners
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
+from chalicelib.store.port import Index
 
 SETTLED: Micros = 5 * MINUTE  # after a day's end: its last events have been committed
 FIRST = 30 * DAY  # how far back the first count goes
@@ -92,6 +97,7 @@ class _Held:
     machine: str
     fleet_id: str
     run_id: str = ""  # of a job
+    lent: bool = False  # to a job of another project
 
 
 class _Holdings:
@@ -104,8 +110,17 @@ class _Holdings:
         self._seen: set[str] = set()
 
     def found(self) -> list[Holding]:
+        self._follow(self._trades("main", keys.events_of(self._project_id)))
+        self._ended += self._silent_machines()
+        machines = [each for each in (*self._ended, *self._open.values()) if not each.run_id]
+        for fleet_id in sorted({each.fleet_id for each in machines if each.trade.backend == HOSTS}):
+            events = self._trades("gsi2", keys.fleet_events(fleet_id))
+            self._follow(event for event in events if event.project_id != self._project_id)
+        return self._named([*self._ended, *self._open.values(), *self._silent_jobs()])
+
+    def _follow(self, events: Iterable[Event]) -> None:
         unmatched: list[Event] = []
-        for event in self._trades():
+        for event in events:
             subject, trade = event.targets[0], event.trade
             if trade is None or subject.type not in ("instance", "job"):
                 continue
@@ -116,14 +131,19 @@ class _Holdings:
                 if known is None and subject.id not in self._seen:
                     unmatched.append(event)
             else:
-                self._open[subject.id] = _begun(event, trade)
+                self._open[subject.id] = self._begun(event, trade)
             self._seen.add(subject.id)
         self._ended += self._earlier(unmatched)
-        return self._named([*self._ended, *self._open.values(), *self._silent()])
 
-    def _trades(self) -> Iterator[Event]:
+    def _begun(self, event: Event, trade: Trade) -> _Held:
+        machine = next((each.id for each in event.targets if each.type == "instance"), "")
+        run_id = (event.run_id or "") if event.targets[0].type == "job" else ""
+        lent = event.project_id != self._project_id
+        return _Held(event.at, None, trade, machine, event.fleet_id or "", run_id, lent)
+
+    def _trades(self, index: Index, partition: str) -> Iterator[Event]:
         low = sortable(max(0, self._since - SPAN))
-        for record in all_of(self._read.store, "main", keys.events_of(self._project_id), low=low):
+        for record in all_of(self._read.store, index, partition, low=low):
             if b'"trade"' in record.body:
                 yield from (event for event in events_in(record) if event.trade is not None)
 
@@ -143,31 +163,42 @@ class _Holdings:
             for job in self._read.jobs(run_id):
                 where, ended = job.assignment, jobs.pop(job.id, None) if job.assignment else None
                 if where is not None and ended is not None and ended.trade is not None:
-                    yield _Held(where.assigned_at, ended.at, ended.trade, where.instance_id, where.fleet_id, run_id)
+                    at, trade, lent = where.assigned_at, ended.trade, job.project_id != self._project_id
+                    yield _Held(at, ended.at, trade, where.instance_id, where.fleet_id, run_id, lent)
 
-    def _silent(self) -> Iterator[_Held]:
-        """What is held now, and has no event since then."""
-        own = [each for id_ in owners(self._read.store, self._project_id) for each in self._read.instances(id_)]
-        for instance in own:
+    @cached_property
+    def _own(self) -> Sequence[Instance]:
+        return [each for id_ in owners(self._read.store, self._project_id) for each in self._read.instances(id_)]
+
+    def _silent_machines(self) -> Iterator[_Held]:
+        """Those that are held now, and have no event since then."""
+        for instance in self._own:
             if instance.id not in self._seen:
                 trade = Trade.of("bought", instance.offer)
                 yield _Held(instance.created_at, None, trade, instance.id, instance.fleet_id)
-        shared = self._read.imported_fleets(self._project_id)
-        lent = [each for _, fleet in shared for each in self._read.instances(fleet.id)]
+
+    def _silent_jobs(self) -> Iterator[_Held]:
+        """Likewise: the project's, wherever they are, and others' on its machines."""
+        borrowed = [
+            each for _, fleet in self._read.imported_fleets(self._project_id) for each in self._read.instances(fleet.id)
+        ]
+        mine = {instance.id for instance in self._own}
         wanted = [
             keys.job(each.run_id, each.replica_num, each.job_num, each.submission_num)
-            for instance in (*own, *lent)
+            for instance in (*self._own, *borrowed)
             for each in instance.claims
         ]
         for job in self._read.find_many(Job, wanted):
-            if job is None or job.project_id != self._project_id or job.id in self._seen or job.assignment is None:
+            if job is None or job.id in self._seen or job.assignment is None:
                 continue
-            where = job.assignment
-            trade = Trade.of("taken", where.offer)
-            yield _Held(where.assigned_at, job.finished_at, trade, where.instance_id, where.fleet_id, job.run_id)
+            where, lent = job.assignment, job.project_id != self._project_id
+            if not lent or where.instance_id in mine:
+                trade = Trade.of("taken", where.offer)
+                at, end = where.assigned_at, job.finished_at
+                yield _Held(at, end, trade, where.instance_id, where.fleet_id, job.run_id, lent)
 
     def _named(self, held: Sequence[_Held]) -> list[Holding]:
-        users = self._users({each.run_id for each in held if each.run_id})
+        users = self._users({each.run_id for each in held if each.run_id and not each.lent})
         fleets = self._fleets({each.fleet_id for each in held})
         return [
             Holding(
@@ -179,6 +210,7 @@ class _Holdings:
                 gpu=each.trade.gpu,
                 fleet=fleets.get(each.fleet_id, OTHERS),
                 user=users.get(each.run_id, OTHERS) if each.run_id else None,
+                lent=each.lent,
             )
             for each in held
         ]
@@ -194,9 +226,3 @@ class _Holdings:
         names = {each.id: each.name for each in fleets if each is not None}
         gateways = self._read.find_many(Gateway, [keys.gateway(id_) for id_ in wanted if id_ not in names])
         return names | {each.id: f"gateway {each.name}" for each in gateways if each is not None}
-
-
-def _begun(event: Event, trade: Trade) -> _Held:
-    machine = next((each.id for each in event.targets if each.type == "instance"), "")
-    is_job = event.targets[0].type == "job"
-    return _Held(event.at, None, trade, machine, event.fleet_id or "", (event.run_id or "") if is_job else "")

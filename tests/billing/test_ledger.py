@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,11 @@ def test_what_is_still_held_counts_until_now_and_what_began_before_from_the_begi
 
 def test_a_share_of_another_projects_machine_is_only_its_users() -> None:
     assert rows(share(0, HOUR, id="theirs")) == [(0, "ann", 1.0, 4.0)]
+
+
+def test_a_share_that_another_project_has_is_neither_idle_nor_counted_here() -> None:
+    lent = replace(share(0, HOUR, ""), lent=True)
+    assert rows(machine(0, HOUR), lent, share(0, 30 * MINUTE)) == [(0, IDLE, 0.5, 2.0), (0, "ann", 0.5, 2.0)]
 
 
 def test_a_share_without_a_known_user_is_of_others_and_not_idle() -> None:

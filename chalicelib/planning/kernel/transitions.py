@@ -195,8 +195,11 @@ class Draft:
         )
 
     def finish_job(self, job: Job, instance: Instance | None) -> tuple[Job, Instance | None]:
-        """Make a terminating job final and release its claim, in one commit."""
-        finished = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
+        """Make a terminating job final and release its claim, in one commit. If its machine is another project's, this
+        is a part of the history of that project's fleet, of which its costs are counted."""
+        lender = [instance] if instance is not None and instance.project_id != job.project_id else []
+        outcome = job_outcome(job.reason or JobReason.terminated_by_server)
+        finished = self.move_job(job, outcome, *lender, due_at=None)
         freed = instance if instance is None else self.release(instance, job.id)
         self.wake(f"run/{job.run_id}", f"queue/{job.project_id}")
         if instance is not None and instance.project_id != job.project_id:
