@@ -94,6 +94,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/deb.py .venvs/pebble tests/harness/pebble.lock
 	@mkdir -p .venvs/pebble && touch $@
 
+.venvs/operate/.installed: tests/e2e/operate/programs.lock
+	@$(PYTHON) .ci/venv.py .venvs/operate tests/e2e/operate/programs.lock
+	@touch $@
+
 .venvs/provider/.installed: tests/e2e/sign_on/package-lock.json
 	@mkdir -p .venvs/provider && cp tests/e2e/sign_on/package*.json tests/e2e/sign_on/.npmrc .venvs/provider
 	@cd .venvs/provider && npm ci --silent --no-audit --no-fund
@@ -119,7 +123,7 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/examples/.installed .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/console_build/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/examples/.installed .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/operate/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/console_build/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 8)" $(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute

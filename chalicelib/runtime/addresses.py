@@ -17,6 +17,7 @@ from chalicelib.errors import Refused
 from chalicelib.loopback import is_loopback
 
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+HTTPS_PORT = 443
 _ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # reserved for documentation, nobody's
 
 
@@ -41,9 +42,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True)
 class Addresses:
-    local: str  # for this machine's own agent and its user
+    local: str  # for this machine's own agents
     remote: str  # for machines elsewhere
     note: str = ""  # printed at start, about `remote`
+    secure: str = ""  # with TLS: the address by which its certificate knows it
+
+    @property
+    def shown(self) -> str:
+        """For the users of this machine."""
+        return self.secure or self.local
 
     @property
     def warning(self) -> str:
@@ -63,6 +70,25 @@ def local_end(listener: socket.socket) -> tuple[str, int]:
     if not bound.is_unspecified:
         return host, port
     return "127.0.0.1" if bound.version == 4 else "::1", port
+
+
+def secure_addresses(listener: socket.socket, local: socket.socket, public_url: str | None, name: str) -> Addresses:
+    """Those of a server with TLS: this machine's agents have a listener of their own, `local`, because the certificate
+    isn't for `localhost`. `name`: the host that the certificate is for."""
+    here = _url("http", *local_end(local))
+    port = listener.getsockname()[1]
+    if public_url is None and not name:
+        raise Refused(
+            "The certificate names no host by which machines could reach this server.",
+            hint="Say which of its names they use, as in --public-url https://dstack.example.com.",
+        )
+    remote = public_url or _url("https", name, None if port == HTTPS_PORT else port)
+    if not remote.startswith("https:"):
+        raise Refused(
+            f"--public-url is {remote}, but this server has a certificate and answers only to https.",
+            hint="Begin it with https://.",
+        )
+    return Addresses(here, remote, f"Remote machines will be given {remote}", secure=remote)
 
 
 def addresses_of(listener: socket.socket, public_url: str | None) -> Addresses:

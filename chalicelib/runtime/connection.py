@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from chalicelib.api.v1 import PREFIX, problems
 from chalicelib.runtime.connection_admission import Seats
+from chalicelib.runtime.trusted_proxies import TrustedProxies
 from chalicelib.serving.headers import MOST, MOST_LINES, one
 from chalicelib.serving.paced_reading import PacedReader
 
@@ -68,6 +69,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
 
     lost: Callable[[], object] | None = None  # set by the request under way; called once the connection is lost
     seats = Seats(2**31)  # replaced by the server's own
+    proxies = TrustedProxies()  # likewise
     _left = False
     _deadline: asyncio.TimerHandle | None = None
     _feeding = False  # data is being parsed; most deadlines set meanwhile are replaced before that ends …
@@ -270,7 +272,15 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self._fault = self._faulty()
         if self._fault is not None:
             raise ValueError(self._fault)
+        self._see_through_proxies()
         super().on_headers_complete()
+
+    def _see_through_proxies(self) -> None:
+        """Show everybody behind this the client of a trusted proxy in place of the proxy."""
+        if self.client is not None and self.client[0] in self.proxies:
+            sender = self.proxies.sender(self.client[0], self.scope["scheme"], self.headers)
+            self.scope["client"], self.scope["scheme"] = (sender.address, 0), sender.scheme
+            self.headers[:] = sender.headers  # the list is the scope's
 
     def on_body(self, body: bytes) -> None:
         self._moves = True

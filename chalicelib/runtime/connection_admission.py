@@ -14,8 +14,11 @@ import logging
 import resource
 import socket
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +28,7 @@ UNASKED, ENOUGH = 1024, 4096  # descriptors: the usual soft limit, and enough fo
 AT_ONCE = 16  # connections accepted in a row before existing ones get their turn
 RETRY = 1.0  # seconds after which a failed accept is tried again
 SELDOM = 60.0  # seconds between two log lines about the same thing
+HANDSHAKE_SECONDS, GOODBYE_SECONDS = 10.0, 5.0  # for a client of TLS to agree on keys, and to agree to the end
 _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -81,10 +85,11 @@ class Seats:
         return len(self) >= self.most and not self._strangers and not self._known
 
     def sit(self, guest: Guest, peer: str) -> None:
-        """Seat a new connection, which waits. If there are too many, another one is closed."""
+        """Seat a new connection, which waits. If there are too many, another one is closed. Without a `peer`: one that
+        stands for many clients, such as a proxy."""
         self._peers[guest] = peer
         self.waits(guest)
-        if self._of_peer[peer] > self._a_peer:
+        if peer and self._of_peer[peer] > self._a_peer:
             self._send_away(next(one for one in self._strangers if self._peers[one] == peer))
         if len(self) > self.most:
             candidates = (one for one in (*self._strangers, *self._known) if one is not guest)
@@ -139,8 +144,18 @@ class Acceptor:
     """Accepts connections while there are seats. It replaces asyncio's own accept loop, which fails continuously and
     logs each failure when descriptors run out. Its methods are those that uvicorn calls on a server."""
 
-    def __init__(self, listener: socket.socket, seats: Seats, connection: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        seats: Seats,
+        connection: Callable[[], Any],
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        proxies: Container[str] = (),
+    ) -> None:
+        """`tls`: the certificate for the next connection. `proxies`: the addresses of those that stand for many."""
         self._listener, self._seats, self._connection = listener, seats, connection
+        self._tls, self._proxies = tls, proxies
         self._loop = asyncio.get_running_loop()
         self._open, self._reading = True, False
         self._joining: set[asyncio.Task[Any]] = set()
@@ -185,18 +200,28 @@ class Acceptor:
                 return
             accepted.setblocking(False)
             connection = self._connection()
-            self._seats.sit(connection, str(address[0]) if address else "")
+            peer = str(address[0]) if address else ""
+            self._seats.sit(connection, "" if peer in self._proxies else peer)
             joining = self._loop.create_task(self._join(connection, accepted))
             self._joining.add(joining)
             joining.add_done_callback(self._joining.discard)
 
     async def _join(self, connection: Any, accepted: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, accepted)
-        except OSError as error:  # closed before it was set up
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, **self._handshake())
+        except OSError as error:  # closed before it was set up, or no client of TLS
             log.debug("a connection was lost at once: %s", error)
             accepted.close()
             self._seats.left(connection)
+
+    def _handshake(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        return {
+            "ssl": self._tls(),
+            "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+            "ssl_shutdown_timeout": GOODBYE_SECONDS,
+        }
 
     def _warn(self, line: str) -> None:
         now = self._loop.time()

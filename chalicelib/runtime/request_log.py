@@ -88,11 +88,13 @@ class RequestLog:
                     kind = TRANSFER if wire.bytes > LARGE else noted.get("kind", OTHER)
                     self._served(noted.get("route"), kind, wire.status, seconds)
                 if logged:
-                    self._log(scope["method"], noted, wire, round(seconds * 1000, 1))
+                    self._log(scope, noted, wire, round(seconds * 1000, 1))
 
-    def _log(self, method: str, noted: Mapping[str, str], wire: CountingWire, ms: float) -> None:
+    def _log(self, scope: Scope, noted: Mapping[str, str], wire: CountingWire, ms: float) -> None:
+        method, client = scope["method"], scope.get("client")
         fields = {
             "user": noted.get("user"),
+            "client": str(client[0]) if client else None,
             "method": method,
             "route": noted.get("route"),
             "project": noted.get("project"),

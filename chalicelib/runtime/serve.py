@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -15,12 +14,13 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
-from chalicelib.runtime.addresses import addresses_of, listen, local_end
+from chalicelib.runtime.addresses import listen, local_end
 from chalicelib.runtime.backup_keys import check_schedule
 from chalicelib.runtime.clock import random_id
 from chalicelib.runtime.connection_admission import raise_descriptors
 from chalicelib.runtime.data_folder import locked, private_file
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
+from chalicelib.runtime.entrances import Entrances, opened
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
 from chalicelib.runtime.request_log import RequestLog, RequestMeter
@@ -49,14 +49,15 @@ def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> 
         config = declared(settings)
         with listen(settings.host, settings.port) as listener, locked(settings.data_dir):
             check_schedule(settings.data_dir, settings.backups)
-            return _run(settings, config, listener, kind)
+            with opened(settings, listener) as entrances:
+                return _run(settings, config, entrances, kind)
     except DstackError as error:
         print(f"dstack server: {error}", file=sys.stderr)
         return 1
 
 
-def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket, kind: type[EmbeddedRoot]) -> int:
-    found = addresses_of(listener, settings.public_url)
+def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, kind: type[EmbeddedRoot]) -> int:
+    found, listener = entrances.addresses, entrances.all[0].listener
     root = kind(settings, config, found.remote)
     try:
         plane = root.plane
@@ -75,11 +76,13 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         say = partial(_say, settings)
 
         def ready() -> None:
-            lines = startup_lines(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
+            lines = startup_lines(settings.config_path, found.shown, token, owner.token_hash, settings.enter_project)
             notes = filter(None, (found.note, found.warning, isolation))
             say([*lines, *notes, *restored_lines(root.hold.mark, root.hold.looking)], token)
             if agents is not None:
                 agents.start()
+            if entrances.certificate is not None:
+                entrances.certificate.start()
 
         def drain() -> None:
             if settings.log_format == JSON:
@@ -96,8 +99,12 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
         sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
         requests = RequestLog(settings.request_level, random_id, served=RequestMeter(root.counters, root.measures))
-        WebServer(root, ready=ready, drain=drain, requests=requests).run(sockets=[listener])
+        WebServer(
+            root, entrances.all, ready=ready, drain=drain, requests=requests, proxies=settings.trusted_proxies
+        ).run(sockets=[each.listener for each in entrances.all])
         following.stop()
+        if entrances.certificate is not None:
+            entrances.certificate.stop()
         if agents is not None:
             agents.stop()
         say(root.rest())

@@ -21,6 +21,8 @@ from chalicelib.loopback import is_loopback
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.runtime.event_chains import LONGEST
 from chalicelib.runtime.server_log import FORMATS, JSON, TEXT
+from chalicelib.runtime.trusted_proxies import TrustedProxies
+from chalicelib.runtime.trusted_proxies import read as proxies_in
 from chalicelib.usecases.context import JobImages, SizeLimits
 from chalicelib.usecases.pace import PER_CALL
 
@@ -69,6 +71,11 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     public_url: str | None = None  # where remote machines reach this server
+    tls_cert: Path | None = None  # PEM: its certificate, with those that signed it, and …
+    tls_key: Path | None = None  # … its key
+    tls_acme: str = ""  # the host for which the authority certifies it instead
+    acme_port: int = 80  # where it answers the authority's questions, and sends browsers on to https
+    trusted_proxies: TrustedProxies = field(default_factory=TrustedProxies)
     data_dir: Path = Path("~/.dstack/server")
     config_path: Path = Path("~/.dstack/config.yml")  # the client's, to which the new project is added
     server_config: Path | None = None  # the server's own; config.yml in the data folder unless set
@@ -119,6 +126,8 @@ class ServerSettings:
             data_dir=Path(self.data_dir).expanduser(),
             config_path=Path(self.config_path).expanduser(),
             server_config=Path(self.server_config).expanduser() if self.server_config else None,
+            tls_cert=Path(self.tls_cert).expanduser() if self.tls_cert else None,
+            tls_key=Path(self.tls_key).expanduser() if self.tls_key else None,
         )
 
 
@@ -161,6 +170,11 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
         "port": _number(env, "DSTACK_SERVER_PORT", DEFAULT_PORT, most=65_535),
         "public_url": env.get("DSTACK_SERVER_URL"),
+        "tls_cert": env.get("DSTACK_SERVER_TLS_CERT"),
+        "tls_key": env.get("DSTACK_SERVER_TLS_KEY"),
+        "tls_acme": env.get("DSTACK_SERVER_TLS_ACME", ""),
+        "acme_port": _number(env, "DSTACK_SERVER_ACME_PORT", ServerSettings.acme_port, most=65_535),
+        "trusted_proxies": env.get("DSTACK_SERVER_TRUSTED_PROXIES", ""),
         "data_dir": Path(env.get("DSTACK_SERVER_DIR", str(ServerSettings.data_dir))),
         "server_config": env.get("DSTACK_SERVER_CONFIG"),
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
@@ -201,6 +215,9 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     if values["public_url"] is not None:
         name, sign = ("--public-url", " ") if flags.get("public_url") else ("DSTACK_SERVER_URL", "=")
         values["public_url"] = _url(str(values["public_url"]), name, sign)
+    _check_tls(values)
+    name = "--trusted-proxies" if flags.get("trusted_proxies") else "DSTACK_SERVER_TRUSTED_PROXIES"
+    values["trusted_proxies"] = proxies_in(str(values["trusted_proxies"]), name)
     named = bool(flags.get("services_domain"))
     values["services_domain"] = _domain(str(values["services_domain"]), flag=named)
     _check_cloud(str(values["fake_cloud_name"]), flag=bool(flags.get("fake_cloud_name")))
@@ -375,6 +392,22 @@ def _endpoints(env: Mapping[str, str]) -> Mapping[str, str]:
                 hint=f"Set it as in {name}=crusoe=http://127.0.0.1:4566,gcp=http://127.0.0.1:4567.",
             )
     return dict(pairs)
+
+
+def _check_tls(values: Mapping[str, object]) -> None:
+    cert, key, host = (values[name] for name in ("tls_cert", "tls_key", "tls_acme"))
+    if bool(cert) != bool(key):
+        there, lacking = ("--tls-cert", "--tls-key") if cert else ("--tls-key", "--tls-cert")
+        raise Invalid(f"{there} is set without {lacking}.", hint="A certificate and its key belong together.")
+    if cert and host:
+        raise Invalid("--tls-acme and --tls-cert contradict each other.", hint="Leave out one of them.")
+    if host and not re.fullmatch(
+        r"(?=.{1,200}$)([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?", str(host)
+    ):
+        raise Invalid(
+            f"--tls-acme is {str(host)[:200]!r}, which isn't the name of a host that an authority certifies.",
+            hint="Set it to the server's name in DNS, as in --tls-acme dstack.example.com.",
+        )
 
 
 def _domain(text: str, *, flag: bool) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -22,10 +25,20 @@ from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.runtime.probes import Probes
 from chalicelib.runtime.request_log import RequestLog
+from chalicelib.runtime.trusted_proxies import TrustedProxies
 from chalicelib.usecases.agents.calls import has_news
 
 API_THREADS, AGENT_THREADS = 4, 2
 API_MEMORY, AGENT_MEMORY = 48 * 2**20, 24 * 2**20  # bytes that bodies and answers may hold at once
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """A socket that listens. `tls`: the certificate for its next connection; `app`: what answers instead of the API."""
+
+    listener: socket.socket
+    tls: Callable[[], ssl.SSLContext] | None = None
+    app: Any = None
 
 
 class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips uvicorn
@@ -35,10 +48,12 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
     def __init__(
         self,
         root: EmbeddedRoot,
+        entrances: Sequence[Entrance],
         *,
         ready: Callable[[], None],
         drain: Callable[[], None],
         requests: RequestLog | None = None,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         users = Lane(
             ThreadPoolExecutor(API_THREADS, thread_name_prefix="api"),
@@ -67,23 +82,8 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             probes=Probes(root.checks()),
             requests=requests,
         )
-        super().__init__(
-            uvicorn.Config(
-                bridge,
-                log_config=None,  # its loggers write where all do
-                log_level="error",  # clients get their errors in the response; logging each would fill the disk
-                access_log=False,
-                lifespan="on",
-                http=HttpConnection,
-                proxy_headers=False,  # nothing uses the client's address
-                ws="none",
-                server_header=False,
-                date_header=False,
-                timeout_keep_alive=90,
-                timeout_graceful_shutdown=5,
-            )
-        )
-        self._drain = drain
+        super().__init__(_config(bridge))
+        self._drain, self._entrances, self._proxies = drain, entrances, proxies or TrustedProxies()
 
     async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
         self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()  # before a signal can come
@@ -93,11 +93,19 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         await super().startup(sockets=[])
         most = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         seats = Seats(most - doors_share(most))
-        self.servers = [Acceptor(each, seats, partial(self._connection, seats)) for each in sockets or ()]
+        self.servers = [self._acceptor(each, seats) for each in self._entrances]
 
-    def _connection(self, seats: Seats) -> HttpConnection:
-        connection = HttpConnection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-        connection.seats = seats
+    def _acceptor(self, entrance: Entrance, seats: Seats) -> Acceptor:
+        config = self.config
+        if entrance.app is not None:
+            config = _config(entrance.app)
+            config.load()
+        connection = partial(self._connection, config, seats)
+        return Acceptor(entrance.listener, seats, connection, tls=entrance.tls, proxies=self._proxies)
+
+    def _connection(self, config: uvicorn.Config, seats: Seats) -> HttpConnection:
+        connection = HttpConnection(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        connection.seats, connection.proxies = seats, self._proxies
         return connection
 
     async def main_loop(self) -> None:
@@ -110,3 +118,20 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         self._drain()
         super().handle_exit(sig, frame)
         self._loop.call_soon_threadsafe(self._leaving.set)
+
+
+def _config(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,  # its loggers write where all do
+        log_level="error",  # clients get their errors in the response; logging each would fill the disk
+        access_log=False,
+        lifespan="on",
+        http=HttpConnection,
+        proxy_headers=False,  # uvicorn would believe them of any client: see `trusted_proxies`
+        ws="none",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=90,
+        timeout_graceful_shutdown=5,
+    )

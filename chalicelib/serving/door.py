@@ -253,8 +253,8 @@ class Door:
             return ""
         path = place.path if service.strip_prefix else place.full_path
         host, domain = exchange.header("host"), self._settings.domain
-        if domain == routing.DOMAIN and exchange.header("x-forwarded-for"):
-            return ""  # a proxy asks, and the browser is on another machine
+        if domain == routing.DOMAIN and (exchange.header("x-forwarded-for") or not exchange.local):
+            return ""  # the browser is on another machine: behind a proxy, unless this one was told to believe it
         there = routing.own_address(place, path, host, domain, self._settings.proto)
         return f"{there}?{query.decode('latin-1')}" if there and query else there
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -38,6 +39,14 @@ class Exchange:
             return None
         text = (one(self.headers, b"content-length") or b"").lstrip(b"0") or b"0"
         return int(text) if text.isdigit() and len(text) < 20 else 0  # the parser has refused anything else
+
+    @property
+    def local(self) -> bool:
+        """Whether the client is on this machine, as far as the connection tells."""
+        try:
+            return not self.address or ipaddress.ip_address(self.address.partition("%")[0]).is_loopback
+        except ValueError:
+            return False
 
     def header(self, name: str) -> str:
         """The header's value, or an empty string. For comparisons only."""

@@ -34,14 +34,16 @@ Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_S
 DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
 DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NAME, DSTACK_SERVER_STOP_JOBS,
-DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN.
+DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN, DSTACK_SERVER_TLS_CERT, DSTACK_SERVER_TLS_KEY,
+DSTACK_SERVER_TLS_ACME, DSTACK_SERVER_TRUSTED_PROXIES.
 DSTACK_SERVER_LOG_FORMAT is text or json, and DSTACK_SERVER_LOG_REQUESTS the level of its lines about requests: info in
 JSON, debug in text.
 DSTACK_SERVER_AUDIT_FILE names a file to which each event is appended, for `dstack audit verify`.
 DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them, DSTACK_CATALOG_URL a published
 catalogue of such prices.
-DSTACK_ACME_SERVER names the directory of another certificate authority for gateways than Let's Encrypt, DSTACK_ACME_CA
-a file of certificates to trust about it, DSTACK_ACME_EAB_KID and DSTACK_ACME_EAB_HMAC_KEY an account there.
+DSTACK_ACME_SERVER names the directory of another certificate authority than Let's Encrypt, for gateways and --tls-acme,
+DSTACK_ACME_CA a file of certificates to trust about it, DSTACK_ACME_EAB_KID and DSTACK_ACME_EAB_HMAC_KEY an account
+there. DSTACK_SERVER_ACME_PORT is the port at which the authority asks, if port 80 is forwarded to another.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED, _FLEETS and _ARCHIVES say for how many days things are kept.
 No --json: it runs until it is stopped; its log goes to standard error.
 """
@@ -72,6 +74,27 @@ def server(
     public_url: Annotated[
         str | None,
         typer.Option("--public-url", metavar="URL", help="Where remote machines reach this server."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-cert", metavar="FILE", help="Answer to https, with this certificate; followed as it changes."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's private key.")
+    ] = None,
+    tls_acme: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-acme", metavar="HOST", help="Answer to https, with a certificate got by ACME for this host."
+        ),
+    ] = None,
+    trusted_proxies: Annotated[
+        str | None,
+        typer.Option(
+            "--trusted-proxies", metavar="NETS", help="Proxies that say for whom they ask: 10.0.0.5,10.1.0.0/24."
+        ),
     ] = None,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="The data folder; ~/.dstack/server.")
@@ -142,6 +165,10 @@ def server(
         host=host,
         port=port,
         public_url=public_url,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_acme=tls_acme,
+        trusted_proxies=trusted_proxies,
         data_dir=data_dir,
         server_config=config,
         log_level="debug" if debug else log_level,

@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from chalicelib.runtime.addresses import Addresses, addresses_of, checked_url, listen
+from chalicelib.errors import Refused
+from chalicelib.runtime.addresses import Addresses, addresses_of, checked_url, listen, secure_addresses
 
 
 def found(host: str, public_url: str | None = None) -> tuple[Addresses, int]:
@@ -110,3 +111,24 @@ def test_what_a_stream_says_goes_out_at_once() -> None:
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def secure(public_url: str | None, name: str) -> tuple[Addresses, int, int]:
+    with listen("127.0.0.1", 0) as listener, listen("127.0.0.1", 0) as here:
+        ports = listener.getsockname()[1], here.getsockname()[1]
+        return secure_addresses(listener, here, public_url, name), *ports
+
+
+def test_with_a_certificate_only_this_machines_agents_go_without_tls() -> None:
+    addresses, port, here = secure(None, "dstack.example.com")
+    assert addresses.local == f"http://127.0.0.1:{here}"
+    assert addresses.remote == addresses.shown == f"https://dstack.example.com:{port}" and not addresses.warning
+    addresses, _, _ = secure("https://gpu.example.com", "dstack.example.com")
+    assert addresses.remote == addresses.shown == "https://gpu.example.com"
+
+
+def test_a_certificate_without_a_name_and_an_address_without_https_are_refused() -> None:
+    with pytest.raises(Refused, match="names no host"):
+        secure(None, "")
+    with pytest.raises(Refused, match="answers only to https"):
+        secure("http://gpu.example.com", "gpu.example.com")

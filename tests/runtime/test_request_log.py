@@ -74,6 +74,7 @@ def test_a_request_has_one_line_that_says_who_asked_and_what_came_of_it() -> Non
         "message": "POST /api/project/{project_name}/runs/get 200 250.0 ms 2 bytes by ada",
         "request_id": "r1",
         "user": "ada",
+        "client": None,
         "method": "POST",
         "route": "/api/project/{project_name}/runs/get",
         "project": "main",

@@ -187,3 +187,29 @@ def test_a_pace_of_a_stack_that_makes_no_sense_is_named(pace: str) -> None:
     assert deployed({}).sync_seconds == 2.0
     with pytest.raises(Invalid, match=f"DSTACK_SYNC_SECONDS is '{pace}'"):
         deployed({"DSTACK_SYNC_SECONDS": pace})
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"DSTACK_SERVER_TLS_CERT": "c.pem"}, "--tls-cert is set without --tls-key"),
+        ({"DSTACK_SERVER_TLS_KEY": "k.pem"}, "--tls-key is set without --tls-cert"),
+        ({"DSTACK_SERVER_TLS_ACME": "localhost"}, "isn't the name of a host that an authority certifies"),
+        ({"DSTACK_SERVER_TLS_ACME": "10.0.0.1"}, "isn't the name of a host that an authority certifies"),
+        (
+            {f"DSTACK_SERVER_TLS_{name}": "a.example.com" for name in ("CERT", "KEY", "ACME")},
+            "--tls-acme and --tls-cert contradict each other",
+        ),
+        ({"DSTACK_SERVER_TRUSTED_PROXIES": "everybody"}, "DSTACK_SERVER_TRUSTED_PROXIES is 'everybody'"),
+        ({"DSTACK_SERVER_ACME_PORT": "0x50"}, "DSTACK_SERVER_ACME_PORT is '0x50'"),
+    ],
+)
+def test_contradictions_about_tls_and_proxies_are_refused(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(Invalid, match=problem):
+        server_settings(given)
+
+
+def test_a_server_has_a_certificate_and_proxies() -> None:
+    found = server_settings({"DSTACK_SERVER_TRUSTED_PROXIES": "10.0.0.0/8"}, tls_cert="~/c.pem", tls_key="~/k.pem")
+    assert found.tls_cert == Path("~/c.pem").expanduser() and "10.1.2.3" in found.trusted_proxies
+    assert server_settings({}).tls_cert is None and "127.0.0.1" not in server_settings({}).trusted_proxies

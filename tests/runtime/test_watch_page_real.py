@@ -50,6 +50,7 @@ KEYS = {
     "message",
     "request_id",
     "user",
+    "client",
     "method",
     "route",
     "project",
