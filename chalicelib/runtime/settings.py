@@ -221,15 +221,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     named = bool(flags.get("services_domain"))
     values["services_domain"] = _domain(str(values["services_domain"]), flag=named)
     _check_cloud(str(values["fake_cloud_name"]), flag=bool(flags.get("fake_cloud_name")))
-    blocks = str(values["local_blocks"])
-    if blocks != "auto" and not (
-        blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MOST_BLOCKS
-    ):
-        name, sign = ("--local-blocks", " ") if flags.get("local_blocks") else ("DSTACK_SERVER_LOCAL_BLOCKS", "=")
-        raise Invalid(
-            f"{name} is {blocks!r}, neither `auto` nor a number from 1 to {MOST_BLOCKS}.",
-            hint=f"Set it as in {name}{sign}4.",
-        )
+    _check_blocks(str(values["local_blocks"]), flag=bool(flags.get("local_blocks")))
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
 
 
@@ -392,6 +384,17 @@ def _endpoints(env: Mapping[str, str]) -> Mapping[str, str]:
                 hint=f"Set it as in {name}=crusoe=http://127.0.0.1:4566,gcp=http://127.0.0.1:4567.",
             )
     return dict(pairs)
+
+
+def _check_blocks(blocks: str, *, flag: bool) -> None:
+    if blocks != "auto" and not (
+        blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MOST_BLOCKS
+    ):
+        name, sign = ("--local-blocks", " ") if flag else ("DSTACK_SERVER_LOCAL_BLOCKS", "=")
+        raise Invalid(
+            f"{name} is {blocks!r}, neither `auto` nor a number from 1 to {MOST_BLOCKS}.",
+            hint=f"Set it as in {name}{sign}4.",
+        )
 
 
 def _check_tls(values: Mapping[str, object]) -> None:
