@@ -20,6 +20,7 @@ _VENDORED = {  # what the map of imports in `index.html` says, for esbuild
     "preact": "./vendor/preact/preact.mjs",
     "preact/hooks": "./vendor/preact/hooks.mjs",
     "htm": "./vendor/htm/htm.mjs",
+    "uplot": "./vendor/uplot/uPlot.esm.js",
 }
 _OPTIONS = (
     *("--bundle", "--minify", "--splitting", "--format=esm", "--target=es2022", "--charset=utf8", "--outbase=."),
@@ -57,8 +58,17 @@ def bundled(folder: Path, esbuild: Path) -> dict[str, bytes]:
             raise Unbundled(done.stderr)
         made = {path.name: _INDENTED.sub(b"", path.read_bytes()) for path in sorted(Path(out).iterdir())}
     made["index.html"] = _page((folder / "index.html").read_text(encoding="utf-8"), list(made)).encode()
-    zipped = {f"{name}.gz": gzip.compress(text, mtime=0) for name, text in made.items()}
+    zipped = {f"{name}.gz": _zipped(text) for name, text in made.items()}
     return {**zipped, "licences.txt": "\n\n".join(_licences(folder)).encode()}
+
+
+def _zipped(text: bytes) -> bytes:
+    """Compressed by zopfli, which is slow and makes a thirtieth less, where it is installed: it is for developers."""
+    try:
+        from zopfli import gzip as zopfli
+    except ImportError:
+        return gzip.compress(text, mtime=0)
+    return bytes(zopfli.compress(text))
 
 
 def _page(page: str, names: list[str]) -> str:

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-const { charted, idleShare, labelled, REST, stepsOf, stepText, titleOf } = await import('../../chalicelib/console/lib/costs.js');
+const { charted, idleShare, labelled, REST, scaleOf, stepsOf, stepText, titleOf } = await import('../../chalicelib/console/lib/costs.js');
 
 const DAY = 86_400_000, FIRST = Date.parse('2026-11-01T00:00:00Z');
 const at = (day) => new Date(FIRST + day * DAY).toISOString();
@@ -34,6 +34,10 @@ test('what cost nothing has no bar, and its hours say how much was idle', () => 
   assert.equal(idleShare({ usd: 0, idle_usd: 0, gpu_hours: 4, idle_gpu_hours: 1 }), '25 %');
   assert.equal(idleShare({ usd: 3, idle_usd: 1, gpu_hours: 0, idle_gpu_hours: 0 }), '33 %');
   assert.equal(idleShare({ usd: 0, idle_usd: 0, gpu_hours: 0, idle_gpu_hours: 0 }), '–');
+});
+
+test('a scale has round numbers and ends above the highest bar', () => {
+  for (const [most, lines] of [[0, [0, 1]], [3.9, [0, 1, 2, 3, 4]], [100, [0, 25, 50, 75, 100]], [0.011, [0, 0.005, 0.01, 0.015]], [1234, [0, 500, 1000, 1500]]]) assert.deepEqual(scaleOf(most), lines);
 });
 
 test('labels are far enough apart, and the newest has one', () => {

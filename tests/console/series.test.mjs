@@ -40,5 +40,5 @@ test("where points are missing the line ends", () => {
 test("amounts are short", () => {
   assert.deepEqual([0, 1023, 1536, 80 * 2 ** 30, 2 ** 50].map(bytes), ["0 B", "1023 B", "1.5 KB", "80 GB", "1024 TB"]);
   assert.equal(inUnit(99.6, "%"), "100 %");
-  assert.deepEqual([inUnit(0.25, "cores"), inUnit(24, "cores"), inUnit(2048, "bytes")], ["0.25", "24", "2.0 KB"]);
+  assert.deepEqual([inUnit(0.25, "cores"), inUnit(24, "cores"), inUnit(2048, "bytes")], ["0.3", "24", "2.0 KB"]);
 });

@@ -14,6 +14,7 @@ TOOLS = ROOT / ".venvs" / "console_build"
 VENDORED = {
     "preact": ("LICENSE", "dist/preact.mjs", "hooks/dist/hooks.mjs"),
     "htm": ("LICENSE", "dist/htm.mjs"),
+    "uplot": ("LICENSE", "dist/uPlot.esm.js", "dist/uPlot.min.css"),
 }
 
 pytestmark = pytest.mark.slow

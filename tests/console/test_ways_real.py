@@ -34,7 +34,7 @@ def test_launch_begins_anew_with_another_address_and_copies_get_free_names(signe
 
 def test_a_chart_is_read_with_arrow_keys(signed_in: Tab) -> None:
     signed_in.go("#/main/services/chat")
-    signed_in.see(css=".chart-plot svg >> nth=0")
+    signed_in.see(css=".chart canvas >> nth=0")
     signed_in.script("document.querySelector('.chart [role=slider]').focus()")
     signed_in.keys("ArrowLeft")
     read = lambda: signed_in.attribute("aria-valuetext", css=".chart [role=slider] >> nth=0") or ""  # noqa: E731
@@ -42,23 +42,6 @@ def test_a_chart_is_read_with_arrow_keys(signed_in: Tab) -> None:
     first = read()
     signed_in.keys("ArrowLeft")
     until("the value before", lambda: "requests/s: " in read() and read() != first)
-
-
-def test_charts_share_their_crosshair_and_their_range(signed_in: Tab) -> None:
-    signed_in.go("#/main/runs/broken?tab=metrics")
-    charts = [{"css": f".chart-plot >> nth={number}"} for number in range(4)]
-    read = lambda: [signed_in.attribute("aria-valuetext", **each) or "" for each in charts]  # noqa: E731
-    until("the charts", lambda: signed_in.count(css=".chart-plot") == 4)
-    signed_in.point(0.5, **charts[0])
-    until("all are read", lambda: all("UTC" in text for text in read()))
-    gpu, memory, cpu, _ = read()
-    assert "GPU 0: 9" in gpu and "GPU 1: 40 GB" in memory and "used: 0.5" in cpu
-    assert len({text.partition(" UTC")[0] for text in (gpu, memory, cpu)}) == 1
-    signed_in.point(0.4, 0.6, **charts[1])
-    signed_in.see(role="button", name="Whole range")
-    assert "from=" in signed_in.place() and signed_in.attribute("aria-valuemax", **charts[2]) in ("4", "5", "6")
-    signed_in.press("Whole range")
-    until("all of it", lambda: "from=" not in signed_in.place())
 
 
 def test_a_part_that_couldnt_be_loaded_comes_once_the_machine_is_online(signed_in: Tab) -> None:

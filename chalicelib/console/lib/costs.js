@@ -57,6 +57,14 @@ function add(step, part) {
   return part;
 }
 
+/** The lines of a scale from 0 to at least this: three to five, at round numbers. @param {number} most */
+export function scaleOf(most) {
+  if (most <= 0) return [0, 1];
+  const rough = most / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const unit = power * (/** @type {number[]} */ ([1, 2, 2.5, 5, 10]).find((each) => each * power >= rough) ?? 10);
+  return Array.from({ length: Math.ceil(most / unit - 1e-9) + 1 }, (_, number) => Number((number * unit).toPrecision(6)));
+}
+
 /** The steps whose labels are written below the bars, so that they don't touch. @param {number} count @param {number} most */
 export const labelled = (count, most) => (/** @type {number} */ at) => (count - 1 - at) % Math.max(1, Math.ceil(count / most)) === 0;
 

@@ -63,6 +63,6 @@ export function bytes(count) {
 
 /** @param {number} value @param {ChartData["unit"]} unit */
 export function inUnit(value, unit) {
-  if (unit === "cores") return String(Number(value.toFixed(value < 10 ? 2 : 0)));
+  if (unit === "cores") return value < 10 ? value.toFixed(1) : String(Math.round(value));
   return unit === "%" ? `${Math.round(value)} %` : bytes(value);
 }

@@ -1,9 +1,7 @@
 // Bars over time: what each name cost in each step, one above the other, with idle time hatched. The table below has the numbers.
-import { html } from "../../kit/preact.js";
-import { useWidth } from "../../kit/use_width.js";
+import { html, useEffect, useRef, useState } from "../../kit/preact.js";
 import { money } from "../../lib/money.js";
-import { charted, labelled, stepsOf, stepText, titleOf } from "../../lib/costs.js";
-import { scaleOf } from "../../lib/plot.js";
+import { charted, labelled, scaleOf, stepsOf, stepText, titleOf } from "../../lib/costs.js";
 import { exact } from "../../lib/time.js";
 
 const HEIGHT = 240, LEFT = 64, BOTTOM = 24, TOP = 10;
@@ -25,7 +23,7 @@ export function Bars({ costs, now }) {
     <div ref=${ref}><svg width=${width} height=${HEIGHT} role="img" aria-label=${`Costs: ${total}.`}>
       <defs><pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
         <rect width="6" height="6" class="idle-ground" /><rect width="2.5" height="6" class="idle-line" /></pattern></defs>
-      ${lines.map((usd) => html`<g key=${usd}><line x1=${LEFT} x2=${width} y1=${y(usd)} y2=${y(usd)} class="chart-grid" />
+      ${lines.map((usd) => html`<g key=${usd}><line x1=${LEFT} x2=${width} y1=${y(usd)} y2=${y(usd)} class="cost-grid" />
         <text x=${LEFT - 8} y=${y(usd) + 4} text-anchor="end">${short(usd)}</text></g>`)}
       ${steps.map((step, at) => html`<${Bar} key=${step.at} step=${step} x=${LEFT + at * slot} slot=${slot} y=${y} of=${costs.step} />`)}
       ${steps.map((step, at) => label(at) && html`<text key=${step.at} y=${HEIGHT - 6} ...${placed(LEFT + (at + 0.5) * slot, width)}>${stepText(step.at, costs.step)}</text>`)}
@@ -35,6 +33,18 @@ export function Bars({ costs, now }) {
 
 /** A label below its bar; at the edge it ends there. @param {number} x @param {number} width */
 const placed = (x, width) => (x + LABEL / 2 > width ? { x: width, "text-anchor": "end" } : { x, "text-anchor": "middle" });
+
+/** The width of an element, as it changes. */
+function useWidth() {
+  const ref = useRef(/** @type {any} */ (null));
+  const [width, setWidth] = useState(640);
+  useEffect(() => {
+    const watched = new ResizeObserver(() => setWidth(Math.max(200, ref.current?.clientWidth ?? 0)));
+    watched.observe(ref.current);
+    return () => watched.disconnect();
+  }, []);
+  return { ref, width };
+}
 
 /** @param {{step: import("../../lib/costs.js").Step, x: number, slot: number, y: (usd: number) => number, of: "day" | "hour"}} props */
 function Bar({ step, x, slot, y, of }) {

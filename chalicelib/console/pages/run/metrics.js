@@ -44,7 +44,7 @@ function JobCharts({ run, job, range, events, query }) {
   const part = /** @type {[number, number] | null} */ (query.from && query.to ? [Number(query.from), Number(query.to)] : null);
   const onRange = (/** @type {[number, number] | null} */ next) => setQuery({ from: next && Math.round(next[0]), to: next && Math.round(next[1]) });
   return html`<${Failed} error=${error} retry=${reload} /><div class="charts">${charts.map((chart) => html`<${Chart} key=${chart.id} label=${chart.title} series=${chart.lines}
-    crosshair=${`run ${run.id}`} range=${part} onRange=${onRange} marks=${marks} max=${chart.most ?? undefined} bytes=${chart.unit === "bytes"} format=${(/** @type {number} */ value) => inUnit(value, chart.unit)} />`)}</div>`;
+    crosshair=${`run ${run.id}`} range=${part} onRange=${onRange} marks=${marks} max=${chart.most ?? undefined} format=${(/** @type {number} */ value) => inUnit(value, chart.unit)} />`)}</div>`;
 }
 
 /** @param {Run} run @param {import("../../types").Job} job @param {string} range */
