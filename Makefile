@@ -22,7 +22,7 @@ LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_op
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast test-pythons check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture console-pictures lock carrier-lock clean
+.PHONY: help install demo test test-fast test-pythons check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy policy token carriers bench bench-peer cost sim fuzz mutants docs picture console-pictures lock carrier-lock clean
 
 help: ## list these
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -171,6 +171,9 @@ deploy: $(VENV)/.dev bundler ## the control plane in your AWS account, made or b
 
 destroy: $(VENV)/.dev ## delete what `make deploy` created, but for data and keys; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.destroy $(IN_AWS)
+
+policy: $(VENV)/.dev ## write the policies that whoever deploys a stage needs, and no more; STAGE=dev REGION=… ARGS="--account 111122223333"
+	@$(BIN)/python -m infra.deploy_policy $(IN_AWS)
 
 token: $(VENV)/.dev ## a new token for the admin of a stage in AWS who has lost the old one; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.new_token $(IN_AWS)

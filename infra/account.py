@@ -24,6 +24,10 @@ class AwsAccount:
     region: str
     arn: str  # of the user or role that deploys
 
+    @property
+    def partition(self) -> str:
+        return self.arn.split(":")[1]
+
 
 def checked(stage: str) -> str:
     """Several stages may share an account. Only this name tells them apart, and every resource carries it."""
@@ -99,7 +103,7 @@ def _refused(doing: str, failure: dict[str, str]) -> DstackError:
             f"AWS doesn't know these credentials ({code}).",
             hint="Check AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
         )
-    hint = "Deploying needs rights such as the policy AdministratorAccess gives." if code in _DENIED else ""
+    hint = "`make policy STAGE=…` writes the policies that deploying needs." if code in _DENIED else ""
     return Refused(f"AWS refused to {doing}: {message} ({code})", hint=hint)
 
 

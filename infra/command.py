@@ -5,15 +5,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from chalicelib.errors import DstackError, Refused
+from chalicelib.errors import DstackError, Invalid, Refused
 from infra.account import checked
 from infra.stacks import POLL
 
 Say = Callable[[str], None]
 Agree = Callable[[str], bool]
+
+
+def pairs(given: Sequence[str], option: str, example: str) -> dict[str, str]:
+    """The names and values that an option gave, as in `NAME=VALUE`."""
+    if wrong := [text for text in given if "=" not in text]:
+        raise Invalid(f"{option} {wrong[0]} is not NAME=VALUE.", hint=f"Set it as in {option} {example}.")
+    return {name: value for name, _, value in (text.partition("=") for text in given)}
+
+
+def choices(parser: argparse.ArgumentParser) -> None:
+    """The options by which a deployment chooses something."""
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the stack")
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="KEY=VALUE", help="a tag of all that is made; KEY= takes it away"
+    )
 
 
 class Declined(DstackError):

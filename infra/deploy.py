@@ -28,13 +28,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chalicelib.agent.program.build import build as agent
-from chalicelib.errors import Invalid, Refused
+from chalicelib.errors import Refused
 from chalicelib.runtime.root import install_id
 from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
 from chalicelib.usecases.agents.downloads import publish
 from chalicelib.usecases.operator.first_start import first_start
-from infra import account, artefacts, carriers, command, installed, spending, stateful, uploads, vpc
+from infra import account, artefacts, carriers, command, installed, spending, stateful, tagging, uploads, vpc
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import ALONE, BOUNDED, PUBLIC, reserved
@@ -43,6 +43,7 @@ from infra.stacks import Proposal, Stack, course
 from infra.stateless import Choices
 
 KEYS = ("install-key", "master-key")
+SET = "BastionSubnets=subnet-1,subnet-2"  # in a hint
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Deployment:
     agree: Callable[[str], bool]
     report: DeployReport
     parameters: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)  # an empty value takes the tag away
     python: str = artefacts.PYTHON
     poll: float = 2.0
     clients: Callable[[str], Any] = client
@@ -88,14 +90,18 @@ class Deployment:
         """`program`: the agent. `template_of`: the stateless template."""
         data, main = self._stack(account.DATA), self._stack("")
         before = main.parameters()
+        self.tags = tagging.merged(main.tags(), self.tags)
         given = {name: value for name, value in self.parameters.items() if name not in spending.parameters()}
         vpc.check(self.clients("ec2"), self.where.region, before | given)
+        endpoints = vpc.endpoints(before | given)
         self._timed("data", lambda: self._bring_up_data(data))
         bucket = data.physical("Bucket")
-        self._timed("keys", lambda: self._make_keys(data.physical("Table")))
+        key = (before | given).get("EncryptionKey", "")
+        self._timed("keys", lambda: self._make_keys(data.physical("Table"), key))
         given |= {"InstallId": self._install_id(), "Stream": data.output("Stream")}
         code = {name: (bucket, artefact.key) for name, artefact in built.items()}
-        chosen = Choices(code, installed.variables(), reserved(self._room()), bucket, self.python)
+        variables = installed.variables() | tagging.variables(self.tags)
+        chosen = Choices(code, variables, reserved(self._room()), bucket, self.python, endpoints)
         template = json.dumps(self._timed("template", lambda: template_of(chosen)), sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
         self._timed("stack", lambda: self._bring_up(main, given, TemplateURL=url))
@@ -135,7 +141,7 @@ class Deployment:
 
     def _bring_up(self, stack: Stack, parameters: Mapping[str, str], **template: str) -> None:
         stack.settle()
-        proposal = stack.propose(parameters, **template)
+        proposal = stack.propose(parameters, self.tags, **template)
         if proposal is None:
             self.say(f"{stack.name}: nothing to change.")
             return
@@ -146,7 +152,8 @@ class Deployment:
     def _bring_up_data(self, stack: Stack) -> None:
         """A stage from before bucket names contained the region keeps its bucket and everything in it."""
         stack.settle()
-        parameters = {"Stage": self.stage}
+        shared = {name: value for name, value in self.parameters.items() if name == "EncryptionKey"}
+        parameters = {"Stage": self.stage, **shared}
         if course(stack.status()) == "change":
             usual = f"dstack-{self.stage}-{self.where.id}-{self.where.region}"
             if (found := stack.physical("Bucket")) != usual:
@@ -178,7 +185,7 @@ class Deployment:
         if not agreed:
             raise command.Declined(f"{stack.name} is left as it was.")
 
-    def _make_keys(self, table: str) -> None:
+    def _make_keys(self, table: str, key: str) -> None:
         """Creates keys only for an empty table, because sealed data can't be read without the keys that sealed it."""
         ssm, names = self.clients("ssm"), [f"{installed.prefix(self.stage)}/{key}" for key in KEYS]
         with explained("make the install's keys"):
@@ -189,9 +196,12 @@ class Deployment:
                     f"The table {table} has data, but {' and '.join(missing)} in Parameter Store are gone.",
                     hint="Restore them: what the table holds is sealed with them, and new ones couldn't read it.",
                 )
+            more: dict[str, Any] = {"KeyId": key} if key else {}
+            if self.tags:
+                more["Tags"] = [{"Key": name, "Value": value} for name, value in sorted(self.tags.items())]
             for name in missing:
                 self.say(f"Making {name} …")
-                ssm.put_parameter(Name=name, Value=secrets.token_hex(32), Type="SecureString", Overwrite=False)
+                ssm.put_parameter(Name=name, Value=secrets.token_hex(32), Type="SecureString", Overwrite=False, **more)
 
     def _install_id(self) -> str:
         """The id in the tag of this stage's machines. It keeps its functions from changing another stage's machines."""
@@ -257,7 +267,7 @@ def _template_key(template: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = command.parser("infra.deploy", "Deploy a stage, or bring it up to date.")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the stack")
+    command.choices(parser)
     parser.add_argument("--python", default=artefacts.PYTHON, help="of the functions; an emulator may have another")
     return command.run(parser.parse_args(argv), deploy)
 
@@ -268,25 +278,17 @@ def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callabl
             "DSTACK_CATALOG_FILE is for `dstack server`: the functions of a stage have no such file.",
             hint="Unset it, and allow `pricing:GetProducts` to the keys of backends, or set DSTACK_CATALOG_URL.",
         )
-    chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | _pairs(given.set)  # an emulator has no budgets
+    parameters, tags = command.pairs(given.set, "--set", SET), tagging.given(given.tag)
+    chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | parameters  # an emulator has no budgets
     where = account.here(given.region, given.profile)
     report = DeployReport(given.stage, where.id, where.region)
     say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.arn}")
-    Deployment(given.stage, where, say, agree, report, chosen, given.python, given.poll).run()
+    Deployment(given.stage, where, say, agree, report, chosen, tags, given.python, given.poll).run()
     say(f"\nThe control plane is at {report.api_url}")
     if report.admin_token is not None:
         say(f"Its admin's token, shown only now: {report.admin_token}\n")
         say(f"  dstack project add --name main --url {report.api_url} --token {report.admin_token}")
     return report
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    wrong = [text for text in given if "=" not in text]
-    if wrong:
-        raise Invalid(
-            f"--set {wrong[0]} is not NAME=VALUE.", hint="Set it as in --set BastionSubnets=subnet-1,subnet-2."
-        )
-    return {name: value for name, _, value in (text.partition("=") for text in given)}
 
 
 if __name__ == "__main__":

@@ -76,6 +76,11 @@ NETWORK = Grant(
     ),
     ("*",),
 )
+# Services that encrypt with a stage's key what functions store, and what they do with it in a function's name.
+ENCRYPTING = ("dynamodb", "s3", "sqs", "ssm")
+USE_KEY = tuple(
+    f"kms:{name}" for name in ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+)
 LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it, S3 answers "forbidden" for a missing object
 CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
 NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))

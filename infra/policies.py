@@ -7,15 +7,17 @@ these open, so only the names identify the resources.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = "2012-10-17"
-ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
+PARTITION, ACCOUNT, REGION = "${AWS::Partition}", "${AWS::AccountId}", "${AWS::Region}"
 BUCKET = "dstack-{stage}-{account}-{region}"  # bucket names are global
 PUBLIC = ("ec2:image/", "ssm:parameter/aws/")
-WITHOUT_REGION = ("s3", "iam")  # services whose ARNs name no region
+WITHOUT_REGION = ("s3", "iam", "budgets", "billing")  # services whose ARNs name no region
+WITHOUT_ACCOUNT = ("s3", "apigateway")
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,27 @@ def in_template(grants: Iterable[Grant], stage: str, bucket: str = "") -> dict[s
     return _document(grants, arn)
 
 
+def in_account(grants: Iterable[Grant], stage: str, account: str, region: str, partition: str) -> dict[str, Any]:
+    """The policy for a user or a role of this account, with every name written out, in conditions too."""
+    own = BUCKET.format(stage=stage, account=ACCOUNT, region=REGION)
+    document = _document(grants, lambda thing, any_region: sub_arn(_named(thing, stage, own)))
+    text = json.dumps(document).replace("{stage}", stage)
+    for name, value in {PARTITION: partition, REGION: region, ACCOUNT: account}.items():
+        text = text.replace(name, value)
+    written: dict[str, Any] = json.loads(text)
+    return written
+
+
 def bucket_of(stage: str) -> str:
     return BUCKET.format(stage=stage, account=ACCOUNT, region=REGION)
 
 
 def sub_arn(thing: str, region: str = REGION) -> str:
     service, rest = thing.split(":", 1)
-    account = "" if service == "s3" or _is_public(thing) else ACCOUNT
-    return f"arn:${{AWS::Partition}}:{service}:{'' if service in WITHOUT_REGION else region}:{account}:{rest}"
+    account = "" if service in WITHOUT_ACCOUNT or _is_public(thing) else ACCOUNT
+    if rest.startswith("aws:"):  # what AWS itself offers
+        account, rest = rest.split(":", 1)
+    return f"arn:{PARTITION}:{service}:{'' if service in WITHOUT_REGION else region}:{account}:{rest}"
 
 
 def _is_public(thing: str) -> bool:
@@ -78,7 +93,10 @@ def _statement(grant: Grant, arn: Callable[[str, bool], Any]) -> dict[str, Any]:
         "Sid": grant.sid,
         "Effect": "Allow",
         "Action": list(grant.actions),
-        "Resource": ["*" if thing == "*" else arn(thing, grant.any_region) for thing in grant.resources],
+        "Resource": [
+            thing if thing == "*" or thing.startswith("arn:") else arn(thing, grant.any_region)
+            for thing in grant.resources
+        ],
     }
     if grant.condition:
         statement["Condition"] = dict(grant.condition)

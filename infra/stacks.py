@@ -120,6 +120,10 @@ class Stack:
         found = self.found() or {}
         return {each["ParameterKey"]: each["ParameterValue"] for each in found.get("Parameters", ())}
 
+    def tags(self) -> dict[str, str]:
+        """The tags of the stack, which CloudFormation puts on everything that it makes for it."""
+        return {each["Key"]: each["Value"] for each in (self.found() or {}).get("Tags", ())}
+
     def output(self, name: str) -> str:
         found = self.found() or {}
         return next((one["OutputValue"] for one in found.get("Outputs", ()) if one["OutputKey"] == name), "")
@@ -155,9 +159,12 @@ class Stack:
         if now == "refuse":
             raise stuck(self.name, str(status))
 
-    def propose(self, parameters: Mapping[str, str], **template: str) -> Proposal | None:
+    def propose(
+        self, parameters: Mapping[str, str], tags: Mapping[str, str] | None = None, **template: str
+    ) -> Proposal | None:
         """Creates a change set for the template (`TemplateBody` or `TemplateURL`). None if there is nothing to
-        change."""
+        change. Without `tags`, they stay as they are."""
+        known = {} if tags is None else {"Tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())]}
         existing = self.found()
         kind = "CREATE" if course(existing["StackStatus"] if existing else None) == "create" else "UPDATE"
         deployed = (
@@ -176,6 +183,7 @@ class Stack:
                 ChangeSetType=kind,
                 Capabilities=CAPABILITIES,
                 Parameters=_parameters(parameters, deployed & declared),
+                **known,
                 **template,
             )
             return self._prepared(created["Id"])

@@ -29,8 +29,13 @@ def template() -> dict[str, Any]:
                 "Default": "",
                 "Description": "of a stage that is older than the region in its bucket's name, which it keeps",
             },
+            "EncryptionKey": {
+                "Type": "String",
+                "Default": "",
+                "Description": "the ARN of the KMS key that encrypts all this; without it, AWS's own keys do",
+            },
         },
-        "Conditions": {"BucketIsNamed": {"Fn::Not": [{"Fn::Equals": [{"Ref": "BucketName"}, ""]}]}},
+        "Conditions": {"BucketIsNamed": _set("BucketName"), "Encrypted": _set("EncryptionKey")},
         "Resources": _resources(),
         "Outputs": {
             "Table": {"Value": {"Ref": "Table"}},
@@ -38,6 +43,19 @@ def template() -> dict[str, Any]:
             "Stream": {"Value": {"Fn::GetAtt": ["Table", "StreamArn"]}},
         },
     }
+
+
+def _set(parameter: str) -> dict[str, Any]:
+    """The condition that the parameter isn't empty."""
+    return {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
+
+
+def _encrypted(with_key: Any, otherwise: Any = None) -> dict[str, Any]:
+    """The value of a property where there is a key, and where there is none."""
+    return {"Fn::If": ["Encrypted", with_key, otherwise or {"Ref": "AWS::NoValue"}]}
+
+
+_KEY = {"Ref": "EncryptionKey"}
 
 
 def _resources() -> dict[str, Any]:
@@ -55,13 +73,18 @@ def _table() -> dict[str, Any]:
         "TimeToLiveSpecification": TTL,
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
         "DeletionProtectionEnabled": True,
+        "SSESpecification": _encrypted({"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": _KEY}),
     }
     return {"Type": "AWS::DynamoDB::Table", **KEPT, "Properties": properties}
 
 
 def _bucket() -> dict[str, Any]:
     closed = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
-    encryption = {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    by_key = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": _KEY}
+    encryption = {
+        "ServerSideEncryptionByDefault": _encrypted(by_key, {"SSEAlgorithm": "AES256"}),
+        "BucketKeyEnabled": _encrypted(True),  # or each object would be a call to KMS
+    }
     properties = {
         "BucketName": {"Fn::If": ["BucketIsNamed", {"Ref": "BucketName"}, {"Fn::Sub": bucket_of("${Stage}")}]},
         "PublicAccessBlockConfiguration": dict.fromkeys(closed, True),
@@ -107,6 +130,7 @@ def _dead_letters() -> dict[str, Any]:
         "QueueName": {"Fn::Sub": dead_letter_queue("${Stage}")},
         "MessageRetentionPeriod": LONGEST,
         "VisibilityTimeout": named("dead_letters").timeout,
+        "KmsMasterKeyId": _encrypted(_KEY),
     }
     return {"Type": "AWS::SQS::Queue", "Properties": properties}
 

@@ -47,26 +47,43 @@ class Choices:
     reserved: Mapping[str, int] = field(default_factory=dict)  # concurrent executions by function
     bucket: str = ""  # its name, if it isn't the default one
     python: str = PYTHON
+    endpoints: tuple[str, ...] = ()  # the VPC endpoints through which alone the API is reached; none: from everywhere
 
 
 def template(stage: str, chosen: Choices = Choices()) -> dict[str, Any]:
     in_vpc = {"Fn::Not": [{"Fn::Equals": [{"Ref": "BastionSubnets"}, ""]}]}
+    bounded, encrypted = ({"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in ("Boundary", "EncryptionKey"))
     traced = {"Fn::Equals": [{"Ref": "Tracing"}, "Active"]}
     bus = {"Fn::And": [{"Fn::Equals": [{"Ref": "Bus"}, "on"]}, {"Fn::Not": [{"Fn::Equals": [{"Ref": "Stream"}, ""]}]}]}
-    resources: Resources = {"RestAPI": _rest_api(), "Settings": _settings(stage, chosen), "StateChanges": _bus(stage)}
+    resources: Resources = {
+        "RestAPI": _rest_api(chosen.endpoints),
+        "Settings": _settings(stage, chosen),
+        "StateChanges": _bus(stage),
+    }
     for function in FUNCTIONS:
         resources |= _function(function, stage, chosen)
     for definition in WORKFLOWS.values():
         resources |= _state_machine(definition, stage)
     return {
         "Parameters": _parameters(),
-        "Conditions": {"InVpc": in_vpc, "Traced": traced, "Announced": bus},
+        "Conditions": {
+            "InVpc": in_vpc,
+            "Traced": traced,
+            "Announced": bus,
+            "Bounded": bounded,
+            "Encrypted": encrypted,
+        },
         "Resources": resources,
-        "Outputs": {"ApiUrl": {"Value": _API_URL}, "AgentUrl": {"Value": _AGENT_URL}},
+        "Outputs": {"ApiUrl": {"Value": _api_url(chosen)}, "AgentUrl": {"Value": _AGENT_URL}},
     }
 
 
-_API_URL = {"Fn::Sub": "https://${RestAPI}.execute-api.${AWS::Region}.${AWS::URLSuffix}/api"}
+def _api_url(chosen: Choices) -> Resources:
+    """A private API's has the name of an endpoint, so that it leads there with and without private DNS."""
+    host = "-".join(("${RestAPI}", *chosen.endpoints[:1]))
+    return {"Fn::Sub": f"https://{host}.execute-api.${{AWS::Region}}.${{AWS::URLSuffix}}/api"}
+
+
 _AGENT_URL = {"Fn::GetAtt": ["AgentSyncUrl", "FunctionUrl"]}
 
 
@@ -96,6 +113,20 @@ def _parameters() -> Resources:
             "Default": ANY,
             "Description": "the mark of what this stage makes, which `make deploy` sets; by default any is its own",
         },
+        "Boundary": {
+            "Type": "String",
+            "Default": "",
+            "Description": "the ARN of the permissions boundary of every role that the stack makes",
+        },
+        "EncryptionKey": {
+            "Type": "String",
+            "Default": "",
+            "Description": "the ARN of the KMS key that encrypts logs, and which functions may use for stored data",
+        },
+        "ApiEndpoints": {
+            **ids,
+            "Description": "VPC endpoints, through which alone the API is reached; `make deploy` renders them",
+        },
         "BastionSubnets": {**ids, "Description": "subnets from which hosts are reached by SSH; none: the internet"},
         "BastionSecurityGroups": {
             **ids,
@@ -104,11 +135,23 @@ def _parameters() -> Resources:
     }
 
 
-def _rest_api() -> Resources:
+def _rest_api(endpoints: tuple[str, ...]) -> Resources:
     """Properties that Chalice doesn't set on its own resource. Without the version, SAM would add a second stage, named
     `Stage`, without throttling."""
     limit = {"ResourcePath": "/*", "HttpMethod": "*", "ThrottlingRateLimit": CALLS, "ThrottlingBurstLimit": BURST}
-    return {"Properties": {"OpenApiVersion": "2.0", "MethodSettings": [limit]}}
+    properties: Resources = {"OpenApiVersion": "2.0", "MethodSettings": [limit]}
+    if endpoints:
+        through = {
+            "Effect": "Allow",
+            "Principal": "*",
+            "Action": "execute-api:Invoke",
+            "Resource": "execute-api:/*",
+            "Condition": {"StringEquals": {"aws:SourceVpce": list(endpoints)}},
+        }
+        policy = {"Version": VERSION, "Statement": [through]}
+        properties["EndpointConfiguration"] = {"Type": "PRIVATE", "VPCEndpointIds": list(endpoints)}
+        properties["DefinitionBody"] = {"x-amazon-apigateway-policy": policy}
+    return {"Properties": properties}
 
 
 def _settings(stage: str, chosen: Choices) -> Resources:
@@ -120,7 +163,7 @@ def _settings(stage: str, chosen: Choices) -> Resources:
         "host_function": f"dstack-{stage}-bootstrap_host",
         "bus": "${Bus}",
         "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/{may.dead_letter_queue(stage)}",
-        "api_url": _API_URL["Fn::Sub"],
+        "api_url": _api_url(chosen)["Fn::Sub"],
         "agent_url": "${AgentSyncUrl.FunctionUrl}",
         "state_machines": {name: f"${{{_machine_id(name)}}}" for name in WORKFLOWS},
     }
@@ -172,7 +215,7 @@ def _of_chalice(function: Function, stage: str, chosen: Choices, properties: Res
     properties["CodeUri"] = _where(function, chosen.code, "Bucket", "Key")
     role = f"{function.id}Role" if function.id != "APIHandler" else "ApiHandlerRole"
     policies = _policies(function, stage, chosen)
-    return {function.id: {"Properties": properties}, role: {"Properties": {"Policies": policies}}}
+    return {function.id: {"Properties": properties}, role: {"Properties": {"Policies": policies, **_BOUNDED}}}
 
 
 def _plain(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:
@@ -205,7 +248,11 @@ def _if(condition: str, value: Any, otherwise: Any = None) -> Resources:
 
 
 def _logs(function: Function, stage: str) -> Resources:
-    properties = {"LogGroupName": f"/aws/lambda/dstack-{stage}-{function.name}", "RetentionInDays": LOG_RETENTION_DAYS}
+    properties = {
+        "LogGroupName": f"/aws/lambda/dstack-{stage}-{function.name}",
+        "RetentionInDays": LOG_RETENTION_DAYS,
+        "KmsKeyId": _if("Encrypted", {"Ref": "EncryptionKey"}),
+    }
     return {"Type": "AWS::Logs::LogGroup", "Properties": properties}
 
 
@@ -214,7 +261,7 @@ def _policies(function: Function, stage: str, chosen: Choices) -> list[Resources
     putting the function into a VPC. The latter is denied to the function's own code."""
     policy = in_template(function.allowed, stage, chosen.bucket)
     (trace, network) = in_template((may.TRACE, may.NETWORK), stage)["Statement"]
-    conditional = {"Traced": [trace]}
+    conditional = {"Traced": [trace], "Encrypted": [_use_of_key()]}
     if function.vpc:
         itself = {"Fn::Sub": sub_arn(f"lambda:function:dstack-{stage}-{function.name}")}
         of_itself = {"Condition": {"ArnEquals": {"lambda:SourceFunctionArn": itself}}}
@@ -225,9 +272,25 @@ def _policies(function: Function, stage: str, chosen: Choices) -> list[Resources
     return [{"PolicyName": function.name, "PolicyDocument": policy}]
 
 
+def _use_of_key() -> Resources:
+    """What the stores do with the key in a function's name. A function can't use it by itself."""
+    through = [{"Fn::Sub": f"{service}.${{AWS::Region}}.${{AWS::URLSuffix}}"} for service in may.ENCRYPTING]
+    return {
+        "Sid": "Key",
+        "Effect": "Allow",
+        "Action": list(may.USE_KEY),
+        "Resource": [{"Ref": "EncryptionKey"}],
+        "Condition": {"StringEquals": {"kms:ViaService": through}},
+    }
+
+
+_BOUNDED = {"PermissionsBoundary": {"Fn::If": ["Bounded", {"Ref": "Boundary"}, {"Ref": "AWS::NoValue"}]}}
+
+
 def _role(service: str, policies: list[Resources]) -> Resources:
     trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
-    properties = {"AssumeRolePolicyDocument": {"Version": VERSION, "Statement": [trust]}, "Policies": policies}
+    document = {"Version": VERSION, "Statement": [trust]}
+    properties = {"AssumeRolePolicyDocument": document, "Policies": policies, **_BOUNDED}
     return {"Type": "AWS::IAM::Role", "Properties": properties}
 
 
@@ -324,8 +387,8 @@ def _state_machine(definition: Definition, stage: str) -> Resources:
     policy = {"PolicyName": definition.name, "PolicyDocument": {"Version": VERSION, "Statement": statements}}
     properties = {
         "StateMachineName": name,
-        "DefinitionString": json.dumps(asl.render(definition)),
-        "DefinitionSubstitutions": {"Performer": performer},
+        "DefinitionString": json.dumps(asl.render(definition, partition="${Partition}")),
+        "DefinitionSubstitutions": {"Performer": performer, "Partition": {"Ref": "AWS::Partition"}},
         "RoleArn": {"Fn::GetAtt": [f"{id_}Role", "Arn"]},
     }
     return {

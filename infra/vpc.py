@@ -1,4 +1,4 @@
-"""Checks that the subnets of the function that logs in to hosts have a route to AWS.
+"""What a deployment in a VPC needs: a route to AWS from the subnets of the function that logs in to hosts.
 
 A function in a VPC has no public address, whatever its subnet assigns to machines, so it can't use an internet gateway.
 Without a route it would hang at its start while it calls Parameter Store, and every added host would wait in vain. So
@@ -7,15 +7,27 @@ this is refused before anything is deployed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.aws.network import is_private, table_of
-from chalicelib.errors import Refused
+from chalicelib.errors import Invalid, Refused
 from infra.account import explained
 
 SUBNETS, GROUPS = "BastionSubnets", "BastionSecurityGroups"
 CALLED = ("dynamodb", "lambda", "ssm", "states")  # the services that the function calls
+
+
+def endpoints(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """The VPC endpoints through which alone the API is reached."""
+    found = tuple(each.strip() for each in parameters.get("ApiEndpoints", "").split(",") if each.strip())
+    if wrong := [each for each in found if not re.fullmatch(r"vpce-[0-9a-f]+", each)]:
+        raise Invalid(
+            f"ApiEndpoints has {wrong[0]!r}, which is no id of a VPC endpoint.",
+            hint="Name endpoints for execute-api, as in --set ApiEndpoints=vpce-0123456789abcdef0.",
+        )
+    return found
 
 
 def check(ec2: Any, region: str, parameters: Mapping[str, str]) -> None:

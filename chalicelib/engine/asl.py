@@ -44,10 +44,10 @@ _FOR_GOOD = sorted(name for name, meaning in MEANINGS.items() if not meaning.rep
 State = dict[str, Any]
 
 
-def render(definition: Definition, function: str = "${Performer}") -> dict[str, Any]:
-    """The state machine. `function`: the name or ARN of the function that performs the steps, or a CloudFormation
-    substitution for it."""
-    return _Rendering(definition, function).machine()
+def render(definition: Definition, function: str = "${Performer}", partition: str = "aws") -> dict[str, Any]:
+    """The state machine. `function`: the name or ARN of the function that performs the steps, and `partition`: that of
+    the region that it is in, or CloudFormation substitutions for them."""
+    return _Rendering(definition, function, partition).machine()
 
 
 def first_input(workflow_id: str) -> dict[str, Any]:
@@ -55,8 +55,9 @@ def first_input(workflow_id: str) -> dict[str, Any]:
 
 
 class _Rendering:
-    def __init__(self, definition: Definition, function: str) -> None:
+    def __init__(self, definition: Definition, function: str, partition: str) -> None:
         self.name, self.steps, self.function = definition.name, definition.steps, function
+        self.services = f"arn:{partition}:states:::"
         self.back = [step for step in reversed(self.steps) if step.undo]
         self.endless = [_doing(step) for step in self.steps if step.attempts is None]
         self.endless += [_undoing(step) for step in self.back]
@@ -137,7 +138,7 @@ class _Rendering:
         return {
             "Type": "Task",
             "Comment": f"undo: {step.description}" if undo else step.description,
-            "Resource": f"arn:aws:states:::lambda:invoke{'.waitForTaskToken' if waits_for_callback else ''}",
+            "Resource": f"{self.services}lambda:invoke{'.waitForTaskToken' if waits_for_callback else ''}",
             "Parameters": {"FunctionName": self.function, "Payload": payload},
             "TimeoutSeconds": (step.patience + CALLBACK_WITHIN if waits_for_callback else step.timeout) // SECOND,
             "ResultSelector": {"all.$": "$.Payload"},
@@ -148,7 +149,7 @@ class _Rendering:
         return {
             "Type": "Task",
             "Comment": "this history is long enough: another execution goes on from here",
-            "Resource": "arn:aws:states:::states:startExecution",
+            "Resource": f"{self.services}states:startExecution",
             "Parameters": {"StateMachineArn.$": "$$.StateMachine.Id", "Input.$": "$"},
             "Retry": [_retry(UNDO_EVERY, MOST_EVENTS // 100)],
             "End": True,

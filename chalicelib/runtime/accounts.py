@@ -41,6 +41,7 @@ MAX_AGE: Micros = 5 * SECOND  # how long a process may use credentials that anot
 
 Table = Mapping[str, Row]
 NO_ENDPOINTS: Mapping[str, str] = MappingProxyType({})
+NO_TAGS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def providers(
@@ -48,17 +49,18 @@ def providers(
     endpoints: Mapping[str, str] = NO_ENDPOINTS,
     *,
     catalog_url: str = "",
+    tags: Mapping[str, Mapping[str, str]] = NO_TAGS,
     table: Table = BACKENDS,
 ) -> Providers:
     """The providers in the table. `prices`: the operator's price file, `catalog_url`: the published catalogue of
-    prices. `endpoints`: what stands in for them."""
+    prices. `endpoints`: what stands in for them. `tags`: more tags of what is bought there; a backend's own win."""
     published = None
     if catalog_url:
         from chalicelib.backends.published_prices import PublishedPrices
 
         published = PublishedPrices(catalog_url)
     offline = OfflinePrices(prices, published) if prices or published else None
-    make = partial(make_backend, offline=offline, endpoints=endpoints, table=table)
+    make = partial(make_backend, offline=offline, endpoints=endpoints, tags=tags, table=table)
     facts = partial(facts_of, table=table)
     return Providers(built(table), make, facts)
 
@@ -67,11 +69,14 @@ def make_backend(
     config: Spec,
     offline: OfflinePrices | None = None,
     endpoints: Mapping[str, str] = NO_ENDPOINTS,
+    tags: Mapping[str, Mapping[str, str]] = NO_TAGS,
     table: Table = BACKENDS,
 ) -> Backend:
     """The backend that a configuration describes. Raises Refused if its SDK isn't installed."""
     name = str(getattr(config, "type"))  # noqa: B009
     kind: Callable[..., Backend] = backend_class(name, table)
+    if name in tags:
+        config = config.model_copy(update={"tags": {**tags[name], **(getattr(config, "tags", None) or {})}})
     given: dict[str, object] = {} if offline is None else {"prices": offline}
     if name in endpoints:
         given["endpoint"] = endpoints[name]

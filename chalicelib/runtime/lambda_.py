@@ -79,7 +79,7 @@ class LambdaRoot(Root):
         )
         logs = BlobLogs(store, blobs)
         seal: Sealer = Sealer(settings.master_key) if settings.master_key else NoSealer()
-        known = providers(endpoints=settings.endpoints, catalog_url=settings.catalog_url)
+        known = providers(endpoints=settings.endpoints, catalog_url=settings.catalog_url, tags=settings.tags)
         queue = settings.dead_letter_queue
         super().__init__(
             Ports(

@@ -257,6 +257,7 @@ class LambdaSettings:
     endpoint: str | None = None  # an emulator's address, in tests
     endpoints: Mapping[str, str] = field(default_factory=dict)  # as the server's
     catalog_url: str = ""
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by backend: of machines, as the stage's own
     longest_chain: int = LONGEST  # of events that ask for each other: an emulator may allow fewer than AWS
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     fake_cloud_name: str = ServerSettings.fake_cloud_name
@@ -299,6 +300,7 @@ class LambdaSettings:
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             endpoints=_endpoints(env),
             catalog_url=_catalog_url(env, ("https",)),
+            tags=json.loads(env.get("DSTACK_BACKEND_TAGS", "{}")),
             longest_chain=_number(env, "DSTACK_LONGEST_CHAIN", LONGEST, least=2, most=10_000),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             fake_cloud_name=env.get("DSTACK_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name),

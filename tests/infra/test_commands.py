@@ -12,7 +12,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
-from infra import account, carriers, deploy, destroy, new_token
+from infra import account, carriers, command, deploy, deploy_policy, destroy, new_token
 from infra.account import checked, explained
 from infra.installed import costing, variables
 from tests.world import gateway_seats
@@ -23,7 +23,14 @@ from tests.world import nouns as b
 def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Invalid):
         checked(name)
-    assert deploy.main([name]) == destroy.main([name]) == new_token.main([name]) == carriers.main([name]) == 1
+    assert (
+        deploy.main([name])
+        == destroy.main([name])
+        == new_token.main([name])
+        == carriers.main([name])
+        == deploy_policy.main([name])
+        == 1
+    )
     assert "can't name a stage" in capsys.readouterr().err
 
 
@@ -48,7 +55,7 @@ def failed(code: str) -> ClientError:
         (NoCredentialsError(), "There are no AWS credentials. Set AWS_PROFILE"),
         (failed("ExpiredToken"), "have expired. Log in again"),
         (failed("InvalidClientTokenId"), "doesn't know these credentials"),
-        (failed("AccessDenied"), "refused to look: as told (AccessDenied) Deploying needs rights"),
+        (failed("AccessDenied"), "refused to look: as told (AccessDenied) `make policy STAGE=…` writes"),
         (failed("LimitExceeded"), "refused to look: as told (LimitExceeded)"),
         (EndpointConnectionError(endpoint_url="https://x"), "Check the connection and the region"),
     ],
@@ -79,17 +86,15 @@ def test_a_file_of_prices_is_refused_since_no_function_would_read_it(
 
 
 def test_without_a_terminal_nobody_is_taken_to_have_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from infra import command
-
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(DstackError, match="nobody to answer"):
         command._ask("Really?")
 
 
 def test_a_parameter_is_a_name_and_a_value() -> None:
-    assert deploy._pairs(["A=1", "B=x=y"]) == {"A": "1", "B": "x=y"}
+    assert command.pairs(["A=1", "B=x=y"], "--set", "A=1") == {"A": "1", "B": "x=y"}
     with pytest.raises(Invalid, match="NAME=VALUE"):
-        deploy._pairs(["A"])
+        command.pairs(["A"], "--set", "A=1")
 
 
 def test_only_variables_that_functions_read_are_passed_on() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.backends.registry import artefacts
-from infra import command, deploy, packaging, spending, stateless
+from infra import command, packaging, spending, stateless
 from infra.artefacts import KINDS, Artefact
 from infra.functions import FUNCTIONS
 from tests.e2e.aws import journey
@@ -33,12 +33,15 @@ def test_make_passes_on_what_the_guide_says(line: str) -> None:
     ).stdout
     (run,) = (shlex.split(each) for each in shown.splitlines() if "infra." in each)
     parser = command.parser("infra.x", "")
-    parser.add_argument("--set", action="append", default=[])
+    command.choices(parser)
     given = parser.parse_args(run[3:])
     assert (run[2], given.stage) == (f"infra.{args[1]}", "dev")
     assert given.region == ("eu-west-1" if "REGION=eu-west-1" in args else None)
     if "BastionSubnets" in line:
-        assert deploy._pairs(given.set) == {"BastionSubnets": "subnet-1,subnet-2", "BastionSecurityGroups": "sg-1"}
+        assert command.pairs(given.set, "--set", "A=1") == {
+            "BastionSubnets": "subnet-1,subnet-2",
+            "BastionSecurityGroups": "sg-1",
+        }
 
 
 def test_parameters_that_the_pages_set_are_the_stacks() -> None:

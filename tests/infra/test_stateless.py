@@ -143,7 +143,7 @@ def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone(
     for name, reference in settings["state_machines"].items():
         machine = RESOURCES[reference.strip("${}")]["Properties"]
         performer = {"Fn::GetAtt": [performer_of(WORKFLOWS[name]).id, "Arn"]}
-        assert machine["DefinitionSubstitutions"] == {"Performer": performer}
+        assert machine["DefinitionSubstitutions"] == {"Performer": performer, "Partition": {"Ref": "AWS::Partition"}}
         (policy,) = RESOURCES[machine["RoleArn"]["Fn::GetAtt"][0]]["Properties"]["Policies"]
         invoke, go_on = policy["PolicyDocument"]["Statement"]
         assert invoke["Resource"] == performer
@@ -375,7 +375,11 @@ def test_a_function_is_allowed_named_actions_on_named_things(function: Function)
     for each in (each.get("Fn::If", (None, each))[1] for each in statements(function)):
         assert not any("*" in action for action in each["Action"]) and "NotAction" not in each
         for thing in each["Resource"]:
-            own = "dstack-" in str(thing) or "/dstack-" in json.dumps(each.get("Condition", {}))  # a tag
+            own = (
+                thing == {"Ref": "EncryptionKey"}
+                or "dstack-" in str(thing)
+                or "/dstack-" in json.dumps(each.get("Condition", {}))
+            )  # a tag
             assert own or each["Sid"] in (wherever if thing == "*" else foreign), each["Sid"]
 
 

@@ -150,7 +150,7 @@ PERMISSIONS: tuple[Permission, ...] = (
         "PassRole",
         ("iam:PassRole",),
         (f"iam:role/{PASSED}*",),
-        {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+        {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},  # of each partition
     ),
     Permission(
         "Spot",

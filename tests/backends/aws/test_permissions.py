@@ -59,7 +59,7 @@ def _catalog(name: str) -> bool:
 def test_only_roles_for_machines_are_passed_and_only_to_ec2() -> None:
     (each,) = (each for each in PERMISSIONS if "iam:PassRole" in each.actions)
     assert each.actions == ("iam:PassRole",) and each.resources == ("iam:role/dstack-machine*",)
-    assert each.condition == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    assert each.condition == {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}}
 
 
 def test_no_action_is_a_pattern() -> None:

@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.console import bundle
+from infra.account import AwsAccount
+from infra.deploy_policy import documents
+from infra.deployer import Options
 from tests.e2e.aws.front import NO_ANSWER, Front, before
-from tests.emulators.ministack import Emulator
+from tests.e2e.aws.guard import ACCOUNT, Guard, on_guard
+from tests.emulators.ministack import REGION, Emulator
 from tests.harness.server import ROOT, HttpError, Server, until
 
 STAGE = "e2e"
@@ -25,6 +29,8 @@ VENV = Path(sys.executable).parents[1]
 PATIENCE = 400.0  # seconds: a function starts anew after an upgrade, and two busy cores are slow
 HOPS = 12  # of events that ask for each other: the emulator drops the 17th, whatever a template allows
 PYTHON = ".".join(map(str, sys.version_info[:2]))  # with which the emulator runs the functions
+ANYBODY = AwsAccount(ACCOUNT, REGION, f"arn:aws:iam::{ACCOUNT}:user/deployer")
+ALLOWED = Options(alarm=False, vpc=True)  # what its stages deploy, as far as the emulator shows a call of it
 PACE = 0.3  # seconds between an agent's calls while something changes
 
 
@@ -34,6 +40,7 @@ class Deployment(Server):
 
     emulator: Emulator | None = None
     front: Front | None = None
+    guard: Guard | None = None
     clone: Path = Path()
     variables: Mapping[str, str] = field(default_factory=dict)  # more of the functions'
 
@@ -43,7 +50,8 @@ class Deployment(Server):
 
     def make(self, target: str, *, args: str = "", check: bool = True, **variables: str) -> Made:
         """`make deploy` or `make destroy` in the clone, with this machine's environment instead of one of its own."""
-        assert self.emulator is not None and self.front is not None
+        assert self.emulator is not None and self.front is not None and self.guard is not None
+        self.guard.of = target
         command = ["make", "-s", "-o", f"{VENV}/.dev", f"VENV={VENV}", target, f"STAGE={STAGE}", "YES=1"]
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         settings = {
@@ -53,6 +61,7 @@ class Deployment(Server):
             "DSTACK_LONGEST_CHAIN": str(HOPS),
             "DSTACK_AWS_ENDPOINT": self.emulator.url,
             "DSTACK_FAKE_CLOUD": str(self.data / "fake-cloud"),
+            "http_proxy": self.guard.url,  # where botocore looks for one
         }
         began, used = time.monotonic(), cpu_of_children()
         done = subprocess.run(
@@ -130,13 +139,14 @@ def deployed(
     """The deployment, and what the command that made it said. `env`: more of the environment of its users;
     `variables`: of the functions'."""
     clone = cloned(folder)
-    with before(emulator.url) as front:
+    with before(emulator.url) as front, on_guard(documents(STAGE, ANYBODY, ALLOWED)) as guard:
         one = Deployment(
             folder / "home",
             url=front.url,
             env=dict(env),
             emulator=emulator,
             front=front,
+            guard=guard,
             clone=clone,
             variables=variables,
         )

@@ -21,7 +21,9 @@ from tests.e2e.aws.deployment import PATIENCE, STAGE, Deployment, Made, deployed
 from tests.e2e.aws.front import NO_ANSWER
 from tests.e2e.aws.sold import SOLD, Sold, endpoints, serving
 from tests.emulators import ministack
+from tests.harness import golden
 from tests.harness.server import HttpError, until
+from tests.infra.deploying import SEEN
 from tests.scenarios.script import Step, run_step
 from tests.scenarios.stages import Real
 from tests.scenarios.texts import FOLDER, check
@@ -207,6 +209,12 @@ def second_deployment(trip: Journey) -> None:
     """The same command again changes nothing, and shows no token."""
     trip.again = trip.one.make("deploy")
     assert (trip.again.report["changes"], trip.again.report["admin_token"]) == ([], None)
+
+
+def smallest_policy(trip: Journey) -> None:
+    """All commands had the smallest policy, and were denied nothing; what they called is what the policy was made of."""
+    assert trip.one.guard is not None and trip.one.guard.refused == []
+    golden.check(SEEN, trip.one.guard.seen())
 
 
 def lost_token(trip: Journey) -> None:

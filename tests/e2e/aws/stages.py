@@ -14,6 +14,7 @@ from tests.e2e.aws.journey import (
     scenarios,
     schedules,
     second_deployment,
+    smallest_policy,
     task,
     upgrade,
     waiting,
@@ -37,7 +38,7 @@ MIDDLE: tuple[Stage, ...] = (
     upgrade,
 )
 STAGES: tuple[Stage, ...] = (*BEGIN, *MIDDLE, removal)
-SHORT: tuple[Stage, ...] = (*BEGIN, clouds, removal)  # in the suite: what only this proves
+SHORT: tuple[Stage, ...] = (*BEGIN, clouds, removal, smallest_policy)  # in the suite: what only this proves
 
 
 def chosen(names: list[str]) -> tuple[Stage, ...]:
