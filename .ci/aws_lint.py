@@ -18,7 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 TOOLS = ROOT / ".venvs" / "aws_lint" / "bin"
+PARTITIONS = ("us-gov-west-1", "cn-north-1")  # a region of each other partition
 DONE = ROOT / "build" / "aws_lint"
+LINTERS = (".ci/aws_lint.lock", ".ci/aws_policies.py", ".ci/aws_handlers.py", "tests/infra/handlers.json")
 # A parameter that is empty unless the function that logs in is in a VPC is split only if it isn't empty.
 IGNORED = ["--ignore-checks", "W1033"]
 
@@ -27,24 +29,35 @@ def rendered() -> dict[str, str]:
     """The rendered documents by file name."""
     from chalicelib.engine import asl
     from chalicelib.engine.workflows import WORKFLOWS
-    from infra import functions, spending, stateful
+    from infra import deploy_policy, functions, spending, stateful
+    from infra.account import AwsAccount
+    from infra.deployer import Options
     from infra.packaging import packer
     from infra.stateless import Choices
 
     with packer("dev", {}) as packed:
         main = packed.template(Choices(reserved=functions.reserved(1_000)))
-    templates = {"stack": main, "data": stateful.template(), "spending": spending.template("dev")}
+        private = packed.template(Choices(endpoints=("vpce-0123456789abcdef0",)))
+    templates = {"stack": main, "private": private, "data": stateful.template(), "spending": spending.template("dev")}
     arn = "arn:aws:lambda:eu-west-1:123456789012:function:performer"
     machines = {f"{name}.machine": asl.render(each, arn) for name, each in WORKFLOWS.items()}
     policies = {
         f"{path.stem}.policy": json.loads(path.read_text()) for path in (ROOT / ".chalice/policies").glob("*.json")
     }
+    where = AwsAccount("123456789012", "eu-west-1", "arn:aws:iam::123456789012:user/me")
+    key, boundary = f"arn:aws:kms:eu-west-1:{where.id}:key/1-2", f"arn:aws:iam::{where.id}:policy/limits"
+    all_ = Options(boundary, key, {"team": "ml"}, bus=True, vpc=True, private=True)
+    deploying = deploy_policy.documents("dev", where, all_)
+    policies |= {f"deploy-{number}.policy": each for number, each in enumerate(deploying)}
     return {f"{name}.json": json.dumps(each, indent=1) for name, each in {**templates, **machines, **policies}.items()}
 
 
 def commands(folder: Path) -> Iterator[list[str]]:
     templates = sorted(str(path) for path in folder.glob("*.json") if "." not in path.stem)
     yield [str(TOOLS / "cfn-lint"), *templates, *IGNORED]
+    elsewhere = [f"--regions={region}" for region in PARTITIONS]
+    yield [str(TOOLS / "cfn-lint"), *elsewhere, str(folder / "data.json"), *IGNORED]
+    yield [str(TOOLS / "python"), str(ROOT / ".ci" / "aws_handlers.py"), "--check"]
     policies = sorted(map(str, folder.glob("*.policy.json")))
     yield [str(TOOLS / "python"), "-W", "ignore", str(ROOT / ".ci" / "aws_policies.py"), *templates, *policies]
     yield from ([str(TOOLS / "statelint"), str(path)] for path in sorted(folder.glob("*.machine.json")))
@@ -52,7 +65,7 @@ def commands(folder: Path) -> Iterator[list[str]]:
 
 def main() -> int:
     files: dict[str, Any] = rendered()
-    lock = (ROOT / ".ci" / "aws_lint.lock").read_text() + (ROOT / ".ci" / "aws_policies.py").read_text()
+    lock = "".join((ROOT / name).read_text() for name in LINTERS)
     passed = DONE / hashlib.sha256(json.dumps([lock, IGNORED, files], sort_keys=True).encode()).hexdigest()
     if passed.exists():
         return 0

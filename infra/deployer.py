@@ -121,9 +121,10 @@ def _of_roles(stage: str) -> Iterator[Grant]:
 def _of_data() -> Iterator[Grant]:
     yield _grant(
         "Table",
-        "dynamodb:DeleteItem DescribeContinuousBackups DescribeContributorInsights DescribeKinesisStreamingDestination "
-        "DescribeTable DescribeTimeToLive GetItem GetResourcePolicy ListTagsOfResource PutItem Query Scan TagResource "
-        "UntagResource UpdateContinuousBackups UpdateTable UpdateTimeToLive",
+        "dynamodb:BatchGetItem DeleteItem DescribeContinuousBackups DescribeContributorInsights "
+        "DescribeKinesisStreamingDestination DescribeTable DescribeTimeToLive GetItem GetResourcePolicy "
+        "ListTagsOfResource PutItem Query Scan TagResource UntagResource UpdateContinuousBackups UpdateTable "
+        "UpdateTimeToLive",
         TABLE,
     )
     yield _grant("Index", "dynamodb:Query", f"{TABLE}/index/gsi1")
@@ -170,11 +171,11 @@ def _of_functions(stage: str) -> Iterator[Grant]:
     yield _grant("Limits", "lambda:GetAccountSettings", "*")
     yield _grant(
         "Logs",
-        "logs:DeleteLogGroup DeleteRetentionPolicy DescribeIndexPolicies GetDataProtectionPolicy ListTagsForResource "
+        "logs:DeleteLogGroup DeleteRetentionPolicy GetDataProtectionPolicy ListTagsForResource "
         "PutRetentionPolicy TagResource UntagResource",
         LOGS,
     )
-    yield _grant("AllLogs", "logs:DescribeLogGroups DescribeResourcePolicies", "*")
+    yield _grant("AllLogs", "logs:DescribeIndexPolicies DescribeLogGroups DescribeResourcePolicies", "*")
     yield _grant(
         "Rules",
         "events:DeleteRule DescribeRule ListTagsForResource ListTargetsByRule PutRule PutTargets RemoveTargets "
@@ -214,12 +215,11 @@ def _of_choices(chosen: Options) -> Iterator[Grant]:
 def _of_alarm() -> Iterator[Grant]:
     yield _grant(
         "Alarm",
-        "sns:DeleteTopic GetDataProtectionPolicy GetSubscriptionAttributes GetTopicAttributes ListSubscriptionsByTopic "
-        "ListTagsForResource SetSubscriptionAttributes SetTopicAttributes Subscribe TagResource UntagResource",
+        "sns:DeleteTopic GetDataProtectionPolicy GetTopicAttributes ListSubscriptionsByTopic ListTagsForResource "
+        "SetTopicAttributes Subscribe TagResource UntagResource",
         TOPIC,
-        f"{TOPIC}:*",
     )
-    yield _grant("AlarmEnds", "sns:Unsubscribe", "*")
+    yield _grant("Subscriptions", "sns:GetSubscriptionAttributes SetSubscriptionAttributes Unsubscribe", "*")
     yield _grant(
         "Budget",
         "budgets:ListTagsForResource ModifyBudget TagResource UntagResource ViewBudget",
@@ -236,10 +236,9 @@ def _of_bus() -> Iterator[Grant]:
         BUS,
     )
     of_stage = f"arn:{PARTITION}:lambda:{REGION}:{ACCOUNT}:function:dstack-{{stage}}-*"
-    yield _grant(
-        "Stream",
-        "lambda:CreateEventSourceMapping DeleteEventSourceMapping GetEventSourceMapping UpdateEventSourceMapping",
-        "*",
-        ArnLike={"lambda:FunctionArn": of_stage},
-    )
-    yield _grant("StreamTags", "lambda:ListTags TagResource UntagResource", "lambda:event-source-mapping:*")
+    to_stage = {"ArnLike": {"lambda:FunctionArn": of_stage}}
+    mappings = "lambda:event-source-mapping:*"
+    yield _grant("CreateStream", "lambda:CreateEventSourceMapping", "*", **to_stage)
+    changes = "lambda:DeleteEventSourceMapping GetEventSourceMapping UpdateEventSourceMapping"
+    yield _grant("Stream", changes, mappings, **to_stage)
+    yield _grant("StreamTags", "lambda:ListTags TagResource UntagResource", mappings)

@@ -195,7 +195,7 @@ def _things(kind: str, name: str, action: str) -> Iterator[str]:
     if service == "lambda":
         yield arn("lambda", f"function:{name if name.startswith('dstack-') else f'dstack-{STAGE}-api'}")
     elif service == "logs":
-        whole = operation in ("DescribeLogGroups", "DescribeResourcePolicies")
+        whole = operation.startswith("Describe")
         yield "*" if whole else arn("logs", f"log-group:{name}")
     elif service == "s3":
         files = "/deploy/chalice-DIGEST.zip" if operation == "GetObject" else ""
@@ -207,7 +207,7 @@ def _things(kind: str, name: str, action: str) -> Iterator[str]:
             yield f"arn:aws:apigateway:{REGION}::/restapis"
         if kind.endswith(("RestApi", "Stage")) and operation in ("PUT", "DELETE", "GET"):
             yield f"arn:aws:apigateway:{REGION}::/tags/arn%3Aaws"
-    elif action == "sns:Unsubscribe" or service == "ec2":
+    elif action == "sns:Unsubscribe" or operation.endswith("SubscriptionAttributes") or service == "ec2":
         yield "*"
     else:
         yield _BY_SERVICE[service, kind] if (service, kind) in _BY_SERVICE else _BY_SERVICE[service, ""]
@@ -222,7 +222,6 @@ _BY_SERVICE = {
     ("events", "AWS::Events::EventBus"): arn("events", f"event-bus/dstack-{STAGE}"),
     ("states", ""): arn("states", f"stateMachine:dstack-{STAGE}-add_host"),
     ("sns", ""): arn("sns", f"dstack-{STAGE}-spending"),
-    ("sns", "AWS::SNS::Subscription"): arn("sns", f"dstack-{STAGE}-spending:1-2"),
     ("budgets", ""): f"arn:aws:budgets::{ACCOUNT}:budget/dstack-{STAGE}-{REGION}-spending",
     ("billing", ""): f"arn:aws:billing::{ACCOUNT}:billingview/primary",
 }

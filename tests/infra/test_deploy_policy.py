@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import deploy_policy, spending, stateful, stateless
+from infra import command, deploy_policy, spending, stateful, stateless, tagging
 from infra.account import AwsAccount, checked
 from infra.deploy_policy import MOST, documents, size
 from infra.deployer import KEPT, Options, made_up
@@ -84,8 +87,8 @@ def test_each_policy_fits_into_a_managed_one(options: Options) -> None:
 
 @pytest.mark.parametrize("options", CHOSEN.values(), ids=list(CHOSEN))
 def test_it_is_about_this_stage_alone_but_for_what_has_no_names(options: Options) -> None:
-    nameless = {"Templates", "Limits", "AllLogs", "Apis", "ApiTags", "Private", "Transform", "AlarmEnds", "Bills"}
-    nameless |= {"Network", "Stream", "StreamTags"}
+    nameless = {"Templates", "Limits", "AllLogs", "Apis", "ApiTags", "Private", "Transform", "Subscriptions", "Bills"}
+    nameless |= {"Network", "CreateStream", "Stream", "StreamTags"}
     for each in statements(documents(STAGE, WHERE, options)):
         assert not any("*" in action for action in each["Action"])
         for thing in each["Resource"]:
@@ -188,3 +191,40 @@ def test_the_command_writes_what_a_deployment_with_the_same_options_needs(
 def test_what_is_wrong_is_said(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert deploy_policy.main(["dev", "--region", "eu-west-1", *given]) == 1
     assert message in capsys.readouterr().err
+
+
+PAGE = (ROOT / "docs" / "operate" / "aws-policy.md").read_text()
+COMMANDS = [line for block in re.findall(r"```shell\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+
+
+def test_the_policies_of_the_page_are_what_its_command_writes(tmp_path: Path) -> None:
+    (line,) = (each for each in COMMANDS if "make policy" in each and "EncryptionKey" not in each)
+    written = made_by(line, tmp_path)
+    assert [path.name for path in written] == ["deploy-1.json", "deploy-2.json"] and "for n in 1 2; do" in PAGE
+    for path in written:
+        assert path.read_text() == (ROOT / "docs" / "examples" / "aws" / path.name).read_text(), f"`{line}` again"
+
+
+def test_with_a_key_the_command_of_the_page_writes_what_its_policy_needs(tmp_path: Path) -> None:
+    (line,) = (each for each in COMMANDS if "make policy" in each and "EncryptionKey" in each)
+    assert "key.json" in [path.name for path in made_by(line, tmp_path)]
+
+
+def made_by(line: str, into: Path) -> list[Path]:
+    """What `make` runs for a line of the page, run."""
+    shown = subprocess.run(
+        [*shlex.split(line), "-n", "-o", ".venv/.dev"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    (run,) = (shlex.split(each) for each in shown.splitlines() if "infra." in each)
+    assert run[2] == deploy_policy.__name__ and deploy_policy.main([*run[3:], "--into", str(into)]) == 0
+    return sorted(into.iterdir())
+
+
+@pytest.mark.parametrize("line", [each for each in COMMANDS if "make deploy" in each])
+def test_deployments_of_the_page_choose_what_there_is(line: str) -> None:
+    parser = command.parser("infra.x", "")
+    command.choices(parser)
+    (args,) = (word.removeprefix("ARGS=") for word in shlex.split(line) if word.startswith("ARGS="))
+    given = parser.parse_args(["prod", *shlex.split(args)])
+    assert tagging.given(given.tag) or command.pairs(given.set, "--set", "A=1")
+    assert command.pairs(given.set, "--set", "A=1").keys() <= stateless.template("prod")["Parameters"].keys()

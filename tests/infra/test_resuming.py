@@ -33,6 +33,7 @@ class Deployer:
     lines: list[str] = field(default_factory=list)
     begun: int = 0  # how often the first start was reached
     set: dict[str, str] = field(default_factory=dict)  # parameters that they choose
+    tags: dict[str, str] = field(default_factory=dict)
 
     def run(self, release: str = "1") -> DeployReport:
         report = DeployReport("dev")
@@ -44,6 +45,7 @@ class Deployer:
             self._confirm,
             report,
             dict(self.set),
+            dict(self.tags),
             poll=0,
             clients=self.account,
             deployer=self,

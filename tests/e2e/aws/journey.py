@@ -212,7 +212,7 @@ def second_deployment(trip: Journey) -> None:
 
 
 def smallest_policy(trip: Journey) -> None:
-    """All commands had the smallest policy, and were denied nothing; what they called is what the policy was made of."""
+    """All commands had the smallest policy, and were denied nothing. What they called is what it was made of."""
     assert trip.one.guard is not None and trip.one.guard.refused == []
     golden.check(SEEN, trip.one.guard.seen())
 
