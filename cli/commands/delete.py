@@ -53,9 +53,8 @@ def delete(
         session.get_volume(name)
     elif kind == "gateway":
         session.get_gateway(name)
-    else:
-        what = "Runs, fleets, volumes and gateways can be deleted."
-        raise NotSupported(f"type: {kind} isn't available yet.", hint=what)
+    else:  # a preset: there may be several of a name, and none of them is the project's
+        raise NotSupported(f"A {kind} isn't deleted by its file.", hint=f"Use `dstack preset delete {name}`.")
     what = WHAT.get(kind, "run {} and its history").format(name)
     if not yes and not terminal.confirm(f"Delete the {what}?"):
         terminal.print("Nothing was deleted.")

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 app = new_group("Manage presets: measured ways to serve a model.", invoke_without_command=True)
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The preset's id or name.")]
+
+
+def complete_ids(incomplete: str) -> list[str]:
+    """For completion."""
+    return [folder.id for folder in records.every(Path.home()) if folder.id.startswith(incomplete)]
+
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The preset's id or name.", autocompletion=complete_ids)]
 KeepOption = Annotated[bool, typer.Option("--keep-service", help="Leave the best service running at the end.")]
 AllOption = Annotated[bool, typer.Option("-a", "--all", help="Include finished presets.")]
 LastOption = Annotated[
@@ -314,7 +321,9 @@ def _no_registry(what: str, hint: str) -> NotSupported:
 @command(app, "delete", "dstack preset delete qwen", "dstack preset delete --base Qwen/Qwen3-32B -y")
 def delete(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[ID]", help="The preset's id or name.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The preset's id or name.", autocompletion=complete_ids)
+    ] = None,
     base: BaseOption = None,
     repo: RepoOption = None,
     yes: YesOption = False,

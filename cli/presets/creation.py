@@ -45,10 +45,11 @@ class Creation:
         terminal = self.session.terminal
         configuration = self._configuration()
         model = language_model.chosen(configuration["agent"], terminal.env)
-        job = self._offers(configuration)
+        plan = self._offers(configuration)
+        job = plan["job_plans"][0]
         preset = self._preset(configuration, model.agent, job["offers"])
         if not self.as_json:
-            self._show(preset, job, bool(model.key))
+            self._show(preset, plan, bool(model.key))
         if not self.yes and not terminal.confirm("Create the preset?"):
             terminal.print("Nothing was started.")
             return 0
@@ -109,12 +110,12 @@ class Creation:
         home = self.session.terminal.home
         return home / written[2:] if written.startswith("~/") else self.definition.folder / written
 
-    def _offers(self, configuration: dict[str, Any]) -> contract.JobPlan:
+    def _offers(self, configuration: dict[str, Any]) -> contract.RunPlan:
         """Machines with GPUs that the preset may use; machines without, if there is no other."""
         found = self._offers_with(configuration, 1)
-        return found if found["offers"] else self._offers_with(configuration, 0)
+        return found if found["job_plans"][0]["offers"] else self._offers_with(configuration, 0)
 
-    def _offers_with(self, configuration: dict[str, Any], gpus: int) -> contract.JobPlan:
+    def _offers_with(self, configuration: dict[str, Any], gpus: int) -> contract.RunPlan:
         from chalicelib.domain.specs.profiles import ProfileParams
 
         resources = {"cpu": {"min": 1}, "memory": {"min": 0}, "gpu": {"count": {"min": gpus}}, "disk": None}
@@ -139,7 +140,7 @@ class Creation:
             lambda: False,
         )
         with self.definition.places.locating():
-            return bench.plan(_whole(service | {"resources": resources}), offers_only=True)["job_plans"][0]
+            return bench.plan(_whole(service | {"resources": resources}), offers_only=True)
 
     def _preset(
         self, configuration: dict[str, Any], agent: contract.PresetAgent, offers: list[contract.Offer]
@@ -167,9 +168,9 @@ class Creation:
             "cost": 0.0,
         }
 
-    def _show(self, preset: contract.Preset, job: contract.JobPlan, has_key: bool) -> None:
+    def _show(self, preset: contract.Preset, plan: contract.RunPlan, has_key: bool) -> None:
         terminal, configuration = self.session.terminal, preset["configuration"]
-        goal, agent = search.Goal.of(configuration), preset["agent"]
+        goal, agent, job = search.Goal.of(configuration), preset["agent"], plan["job_plans"][0]
         load = (
             "of the dataset" if configuration["dataset"] else f"{goal.input_tokens} tokens in, {goal.output_tokens} out"
         )
@@ -186,6 +187,7 @@ class Creation:
                 f"{goal.trials}{', the first a baseline' if goal.baseline else ''}, each {duration(seconds)} at most",
             ),
             ("Agent", f"{agent['model']} at {agent['url']}{'' if has_key else ', without a key'}"),
+            *([("Quota", "\n".join(plan["quota"]))] if plan["quota"] else []),
         ]
         terminal.print(facts(pairs, terminal.width, terminal.colour))
         terminal.print()
@@ -216,8 +218,9 @@ def price_line(trials: int, seconds: int, job: contract.JobPlan) -> str:
     least, most = (money(round(price * hours, 2)) for price in (min(prices), highest))
     bounds = f"{least} on the cheapest of these machines and {most} on the dearest" if least != most else most
     return (
-        f"Cost: at most {bounds}, if every trial takes {duration(seconds)}. `max_price` rules out dear machines, "
-        "`max_duration` ends trials sooner. The provider of your language model charges for its answers."
+        f"Cost: at most {bounds}, if every trial runs for {duration(seconds)}, besides the minutes in which machines "
+        "start and idle. `max_price` rules out dear machines, `max_duration` ends trials sooner. The provider of your "
+        "language model charges for its answers."
     )
 
 

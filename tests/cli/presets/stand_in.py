@@ -1,4 +1,4 @@
-"""A program that answers as a model would, one word after another: `python stand_in.py SECONDS_A_WORD`."""
+"""A program that answers as a model would, one word after another: `python stand_in.py SECONDS_A_WORD MOST_TOKENS`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PAUSE = float(sys.argv[1])
+PAUSE, MOST = float(sys.argv[1]), int(sys.argv[2])
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        tokens = sum(len(message["content"].split()) for message in body["messages"])
+        if tokens + body["max_tokens"] > MOST:
+            self.send_error(400, f"at most {MOST} tokens")
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        tokens = sum(len(message["content"].split()) for message in body["messages"])
         for _ in range(body["max_tokens"]):
             time.sleep(PAUSE)
             self.event({"choices": [{"index": 0, "delta": {"content": "word "}}]})

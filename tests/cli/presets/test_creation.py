@@ -51,7 +51,7 @@ def test_the_plan_shows_what_it_is_and_what_it_costs_and_starts_nothing(work: Wo
         "Limits   context 4096, TTFT 60000ms, 2 at a time",
         "Trials   2, the first a baseline, each 1h at most",
         f"Agent    planner at {work.scripted.url}/llm/v1",
-        "Cost: at most $4, if every trial takes 1h.",
+        "Cost: at most $4, if every trial runs for 1h,",
         "Nothing was started.",
     ):
         assert line in ended.out, (line, ended)
@@ -62,7 +62,7 @@ def test_the_plan_shows_what_it_is_and_what_it_costs_and_starts_nothing(work: Wo
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ("max_duration: 30m\n", "Cost: at most $2, if every trial takes 30m."),
+        ("max_duration: 30m\n", "Cost: at most $2, if every trial runs for 30m,"),
         ("prompt: be quick\ndataset: d.jsonl\n", "2 concurrent requests, of the dataset"),
     ],
 )
@@ -479,3 +479,13 @@ def test_keep_service_can_be_asked_for_later(work: Work) -> None:
     with work.folder().taken():
         ended = work("preset", "logs", "qwen", "-f", "--keep-service", sleep=interrupt_at(1))
         assert ended.code == 0 and work.folder().is_requested(KEEP), ended
+
+
+def test_a_preset_isnt_deleted_by_its_file(work: Work) -> None:
+    ended = work("delete", "-f", "qwen.dstack.yml", "-y")
+    assert ended.code == 1 and "dstack preset delete qwen" in ended.err, ended
+
+
+def test_the_plan_shows_what_is_left_of_the_quota(work: Work) -> None:
+    work.plane.answers["/runs/get_plan"] = lambda body: {**work.cloud.plan(body), "quota": ["4 of 8 GPUs are in use"]}
+    assert "Quota    4 of 8 GPUs are in use" in work("apply", "-f", "qwen.dstack.yml", answers="n\n").out
