@@ -7,8 +7,10 @@ who knows the hash of a later line, kept elsewhere, finds that, too.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import orjson
@@ -62,3 +64,17 @@ def _followed(head: Head, number: int, line: bytes) -> Head:
 
 def _hash(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(line)).hexdigest()
+
+
+# --- a chain in several files ----------------------------------------------------------------------------------------
+
+
+def rotated_name(path: PurePath, first: int) -> str:
+    """The name of a file that goes on elsewhere, by the number of its first line: by name they are in order."""
+    return f"{path.stem}.{first:012d}{path.suffix}"
+
+
+def rotated(path: PurePath, names: Iterable[str]) -> list[str]:
+    """Those of the names that earlier files of the audit log in `path` have, in order."""
+    form = re.compile(rf"{re.escape(path.stem)}\.\d{{12}}{re.escape(path.suffix)}")
+    return sorted(filter(form.fullmatch, names))

@@ -1,59 +1,45 @@
-"""The audit log of the embedded server: every event, appended to a file whose lines are chained (`domain/audit_chain`).
-
-The file itself says where it ends, so nothing is written twice or left out by a restart; the feed keeps the events that
-aren't in it yet.
+"""An audit log in a file. At a chosen size the file gets the number of its first line in its name, and a new one goes
+on with the same chain: `audit.jsonl`, before it `audit.000000000001.jsonl`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 import orjson
 
-from chalicelib.domain.audit_chain import Broken, Head, line_of, verified
-from chalicelib.domain.events import Event
-from chalicelib.engine.ports import Feed
+from chalicelib.domain.audit_chain import Broken, Head, rotated, rotated_name, verified
 from chalicelib.errors import Refused
-from chalicelib.store import nouns
-from chalicelib.store.disk import disk_error
+from chalicelib.store.disk import disk_error, sync_folder
 
-EVERY = 1.0  # seconds between two looks for new events
-BATCH = 200  # events that are written at once
 _TAIL = 1024 * 1024  # bytes: more than a line has
 
 
-class AuditFile:
-    def __init__(self, path: Path, feed: Feed) -> None:
-        self.path, self._feed = path, feed
-        self._head = _head_of(path)
-        self._writing = Lock()
+class FileSink:
+    every = 1.0
 
-    @property
-    def place(self) -> int:
-        """The position in the feed up to which everything is written."""
-        return self._head.place
+    def __init__(self, path: Path, largest: int = 0) -> None:
+        """`largest`: bytes of a file, after which a new one begins; 0: there is one."""
+        self.path, self._largest = path, largest
 
-    def write(self) -> None:
-        """Append what has happened since the last time."""
-        with self._writing:
-            while entries := self._feed.feed_after(self._head.place, BATCH):
-                head, lines = self._head, []
-                for place, record in entries:
-                    line, head = line_of(head, place, _json(nouns.read(Event, record)))
-                    lines.append(line)
-                self._append(b"".join(lines))
-                self._head = head
+    def end(self) -> Head:
+        head = _head_of(self.path)
+        names = [each.name for each in self.path.parent.glob("*")] if head.number == 0 else []
+        if earlier := rotated(self.path, names):  # a crash came between the name and the new file
+            return _head_of(self.path.with_name(earlier[-1]))
+        return head
 
-    def _append(self, data: bytes) -> None:
+    def append(self, lines: Sequence[bytes], head: Head) -> None:
+        first = head.number - len(lines) + 1
         try:
+            self._rotate(first)
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             size = os.fstat(handle).st_size
             try:
                 with os.fdopen(handle, "ab", buffering=0, closefd=False) as file:
-                    file.write(data)
+                    file.write(b"".join(lines))
                 os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, size)  # whole batches only: the next try writes it again
@@ -63,9 +49,14 @@ class AuditFile:
         except OSError as error:
             raise disk_error(self.path, error) from error
 
-
-def _json(event: Event) -> dict[str, Any]:
-    return {**event.model_dump(mode="json", exclude_defaults=True, exclude={"version"}), "message": event.message}
+    def _rotate(self, first: int) -> None:
+        if not self._largest or not self.path.exists() or self.path.stat().st_size < self._largest:
+            return
+        with self.path.open("rb") as file:
+            begins = int(orjson.loads(file.readline())["number"])
+        assert begins < first, "what is written follows what is there"
+        self.path.rename(self.path.with_name(rotated_name(self.path, begins)))
+        sync_folder(self.path.parent)
 
 
 def _head_of(path: Path) -> Head:
@@ -83,14 +74,19 @@ def _head_of(path: Path) -> Head:
         return Head()
     except OSError as error:
         raise disk_error(path, error) from error
-    lines = tail.splitlines(keepends=True)
-    if not lines:
+    return last_line(tail, str(path), "Move the file away, and the server begins a new one.")
+
+
+def last_line(lines: bytes, where: str, hint: str) -> Head:
+    """The last of these lines. Raises Refused if it isn't one of an audit log."""
+    found = lines.splitlines(keepends=True)
+    if not found:
         return Head()
     try:
-        last = orjson.loads(lines[-1])
-        return verified(lines[-1:], Head(last["number"] - 1, 0, last["previous"]))
+        last = orjson.loads(found[-1])
+        before = Head(last["number"] - 1, 0, last["previous"])
+        return verified(found[-1:], before)
     except (orjson.JSONDecodeError, TypeError, KeyError, Broken) as error:
         raise Refused(
-            f"The audit log {path} doesn't end with a line of an audit log.",
-            hint="See `dstack audit verify`. Move the file away, and the server begins a new one.",
+            f"The audit log {where} doesn't end with a line of an audit log.", hint=f"See `dstack audit verify`. {hint}"
         ) from error

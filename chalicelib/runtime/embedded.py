@@ -24,10 +24,10 @@ from chalicelib.engine.counters import Counters
 from chalicelib.engine.hold import RestoredHold
 from chalicelib.engine.measures import Measures, measured_or_logged
 from chalicelib.engine.ports import Clock
-from chalicelib.errors import DstackError, StorageFull
-from chalicelib.runtime import audit_file
+from chalicelib.errors import StorageFull
 from chalicelib.runtime.asgi import Polls
-from chalicelib.runtime.audit_file import AuditFile
+from chalicelib.runtime.audit_log import AuditLogs
+from chalicelib.runtime.audit_targets import logs_of
 from chalicelib.runtime.backup_keys import CHECK_EVERY, back_up_if_due
 from chalicelib.runtime.carriers import CarrierMaker, Make
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
@@ -170,7 +170,7 @@ class EmbeddedRoot(Root):
                 **sign_on_ports(config, clock),
             )
         )
-        self.audit = AuditFile(settings.audit_file, self._database) if settings.audit_file else None
+        self.audits = AuditLogs(logs_of(settings.audit_file, settings.audit, folder, self._database))
         self.subscribers = Subscribers(lambda: self.plane, self._database)
 
     def checks(self) -> Mapping[str, Check]:
@@ -221,8 +221,7 @@ class EmbeddedRoot(Root):
         self.measuring.start()
         if self.run_traces is not None:
             self.tracing.start()
-        if self.audit is not None:
-            self.auditing.start()
+        self.audits.start()
         if self.backing_up is not None:
             self.backing_up.start()
         if self.hold.looking:
@@ -361,18 +360,10 @@ class EmbeddedRoot(Root):
     def looks(self) -> Ticker:
         return Ticker(LOOK_EVERY, self.look, at_once=True)
 
-    @cached_property
-    def auditing(self) -> Ticker:
-        return Ticker(audit_file.EVERY, self._audit, at_once=True)
-
-    def _audit(self) -> None:
-        if self.audit is not None:
-            self.audit.write()
-
     def erase(self) -> Erased:
         done = super().erase()
         settled = self.subscribers.settled()
-        self._database.trim_feed(settled if self.audit is None else min(settled, self.audit.place))
+        self._database.trim_feed(self.audits.settled(settled))
         self._database.shrink()
         return done
 
@@ -406,11 +397,7 @@ class EmbeddedRoot(Root):
         self.tracing.stop()
         self._renew_all()
         self.relays.remove()
-        self.auditing.stop()
-        try:
-            self._audit()
-        except DstackError as error:
-            log.warning("the last events aren't in the audit log yet, and come with the next start: %s", error)
+        self.audits.close()
         super().close()
 
 

@@ -19,6 +19,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.loopback import is_loopback
 from chalicelib.runtime.addresses import checked_url
+from chalicelib.runtime.audit_targets import AuditTargets
 from chalicelib.runtime.event_chains import LONGEST
 from chalicelib.runtime.server_log import FORMATS, JSON, TEXT
 from chalicelib.runtime.trusted_proxies import TrustedProxies
@@ -33,6 +34,7 @@ DEFAULT_PORT = 3000
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 MOST_LOCAL_HOSTS = 64  # each is a process, and they share one machine
 MOST_DAYS = 36_500  # a hundred years: for operators who keep everything
+SECRETS = ("DSTACK_SERVER_ADMIN_TOKEN", "DSTACK_ACME_EAB_HMAC_KEY", "DSTACK_BACKUP_PASSPHRASE", *otlp.HEADERS)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
 SWITCHES = {"on": True, "off": False, "1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}
@@ -82,6 +84,7 @@ class ServerSettings:
     server_config_disabled: bool = False
     log_level: str = "info"
     audit_file: Path | None = None  # to which every event is appended
+    audit: AuditTargets = field(default_factory=AuditTargets)  # where else, and how
     traces: bool = False  # of runs, to where OTEL_EXPORTER_OTLP_ENDPOINT says
     trace_headers: str = field(default="", repr=False)  # of these requests: they may have a token
     log_format: str = TEXT
@@ -160,10 +163,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     """
     if environ is None:
         environ = dict(os.environ)
-        os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
-        os.environ.pop("DSTACK_ACME_EAB_HMAC_KEY", None)
-        os.environ.pop("DSTACK_BACKUP_PASSPHRASE", None)
-        for name in otlp.HEADERS:
+        for name in SECRETS:
             os.environ.pop(name, None)
     env = {name: value for name, value in environ.items() if value}  # an empty variable counts as unset
     values: dict[str, object] = {
@@ -180,6 +180,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
         "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
         "audit_file": Path(env["DSTACK_SERVER_AUDIT_FILE"]).expanduser() if "DSTACK_SERVER_AUDIT_FILE" in env else None,
+        "audit": AuditTargets.read(env),
         "traces": otlp.wanted(env),
         "trace_headers": next(filter(None, (env.get(name) for name in otlp.HEADERS)), ""),
         "log_format": _choice(env, "DSTACK_SERVER_LOG_FORMAT", FORMATS, ServerSettings.log_format),

@@ -38,7 +38,10 @@ DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN, DSTACK_SERVER_TLS_CERT,
 DSTACK_SERVER_TLS_ACME, DSTACK_SERVER_TRUSTED_PROXIES.
 DSTACK_SERVER_LOG_FORMAT is text or json, and DSTACK_SERVER_LOG_REQUESTS the level of its lines about requests: info in
 JSON, debug in text.
-DSTACK_SERVER_AUDIT_FILE names a file to which each event is appended, for `dstack audit verify`.
+DSTACK_SERVER_AUDIT_FILE names a file to which each event is appended, for `dstack audit verify`; after
+DSTACK_SERVER_AUDIT_FILE_MB megabytes a new one begins. DSTACK_SERVER_AUDIT_S3 names a bucket, as s3://bucket/prefix,
+and DSTACK_SERVER_AUDIT_SYSLOG a server, as tls://host, tcp://host, udp://host or unix:///dev/log, for the same.
+OTEL_EXPORTER_OTLP_ENDPOINT names whoever collects traces of runs.
 DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them, DSTACK_CATALOG_URL a published
 catalogue of such prices.
 DSTACK_ACME_SERVER names the directory of another certificate authority than Let's Encrypt, for gateways and --tls-acme,

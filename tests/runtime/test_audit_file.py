@@ -12,7 +12,8 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.audit_chain import Broken, Head, verified
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.errors import Refused
-from chalicelib.runtime.audit_file import BATCH, AuditFile
+from chalicelib.runtime.audit_file import FileSink
+from chalicelib.runtime.audit_log import BATCH, AuditLog
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
@@ -56,6 +57,10 @@ def _record(each: Event) -> Record:
     return found
 
 
+def audit_file(path: Path, feed: Fed) -> AuditLog:
+    return AuditLog(FileSink(path), feed)
+
+
 def whole(path: Path) -> Head:
     with path.open("rb") as lines:
         return verified(lines)
@@ -68,8 +73,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_each_event_is_written_once_whatever_restarts(path: Path) -> None:
     feed = Fed([event(n) for n in range(BATCH + 3)])
-    AuditFile(path, feed).write()
-    again = AuditFile(path, feed)
+    audit_file(path, feed).write()
+    again = audit_file(path, feed)
     again.write()
     feed.events.append(event(999))
     again.write()
@@ -81,19 +86,19 @@ def test_each_event_is_written_once_whatever_restarts(path: Path) -> None:
 
 def test_a_line_that_a_crash_cut_off_is_written_anew(path: Path) -> None:
     feed = Fed([event(n) for n in range(3)])
-    AuditFile(path, feed).write()
+    audit_file(path, feed).write()
     before = path.read_bytes()
     path.write_bytes(before[:-7])
-    AuditFile(path, feed).write()
+    audit_file(path, feed).write()
     assert path.read_bytes() == before
     path.write_bytes(before[:10])  # nothing but the beginning of the first
-    AuditFile(path, feed).write()
+    audit_file(path, feed).write()
     assert path.read_bytes() == before
 
 
 @pytest.mark.slow
 def test_any_changed_bit_is_found(path: Path) -> None:
-    AuditFile(path, Fed([event(n) for n in range(3)])).write()
+    audit_file(path, Fed([event(n) for n in range(3)])).write()
     data = path.read_bytes()
     for at in range(len(data)):
         for bit in range(8):
@@ -104,7 +109,7 @@ def test_any_changed_bit_is_found(path: Path) -> None:
 
 
 def test_lines_that_are_removed_added_or_moved_are_found(path: Path) -> None:
-    AuditFile(path, Fed([event(n) for n in range(4)])).write()
+    audit_file(path, Fed([event(n) for n in range(4)])).write()
     a, b, c, d = path.read_bytes().splitlines(keepends=True)
     for lines in ([b, c, d], [a, c, d], [a, c, b, d], [a, b, b, c, d], [a, b, c, d, a]):
         with pytest.raises(Broken, match="doesn't follow the one before"):
@@ -115,7 +120,7 @@ def test_lines_that_are_removed_added_or_moved_are_found(path: Path) -> None:
 def test_a_file_of_something_else_is_refused(path: Path) -> None:
     path.write_text("hello\n")
     with pytest.raises(Refused, match="doesn't end with a line of an audit log"):
-        AuditFile(path, Fed())
+        audit_file(path, Fed())
     assert path.read_text() == "hello\n"
 
 
@@ -130,7 +135,7 @@ def test_a_server_keeps_what_isnt_written_and_writes_it_when_it_stops(tmp_path: 
 
 
 def test_the_command_says_whether_it_holds_and_where_it_doesnt(path: Path) -> None:
-    AuditFile(path, Fed([event(n) for n in range(3)])).write()
+    audit_file(path, Fed([event(n) for n in range(3)])).write()
     dstack, head = Dstack(Terminal(env={})), whole(path)
     assert dstack("audit", "verify", str(path)).out == f"3 events, none changed. The last one's hash: {head.hash}\n"
     path.write_bytes(path.read_bytes().replace(b"e1", b"e7"))
