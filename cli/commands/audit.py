@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +37,7 @@ def verify(ctx: typer.Context, file: PlaceArgument) -> None:
     look whether the log still has it later. No --json: it prints one line.
     """
     head = Head()
-    for name, lines in _in_bucket(file, terminal(ctx).env) if file.startswith(S3) else _files(Path(file)):
+    for name, lines in _in_bucket(file) if file.startswith(S3) else _files(Path(file)):
         try:
             head = verified(lines, head)
         except Broken as broken:
@@ -56,10 +56,10 @@ def _files(path: Path) -> Iterator[tuple[str, list[bytes]]]:
         raise Refused(f"{path} can't be read: {error.strerror}.", hint="Name the file of the audit log.") from error
 
 
-def _in_bucket(place: str, env: Mapping[str, str]) -> Iterator[tuple[str, list[bytes]]]:
+def _in_bucket(place: str) -> Iterator[tuple[str, list[bytes]]]:
     """The objects of a log, each with its lines, oldest first."""
     bucket, _, prefix = place.removeprefix(S3).partition("/")
-    s3, prefix = _s3(env), f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    s3, prefix = _s3(), f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     found = False
     try:
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
@@ -73,12 +73,7 @@ def _in_bucket(place: str, env: Mapping[str, str]) -> Iterator[tuple[str, list[b
         raise Refused(f"There is nothing in {place}.", hint="Name it as in DSTACK_SERVER_AUDIT_S3.")
 
 
-def _s3(env: Mapping[str, str]) -> Any:
-    try:
-        import boto3
-    except ImportError as error:
-        raise Refused(
-            "An audit log in S3 needs boto3, which isn't installed here.",
-            hint="Install dstack-serverless with its extra `aws`.",
-        ) from error
-    return boto3.client("s3", endpoint_url=env.get("DSTACK_AWS_ENDPOINT") or None)
+def _s3() -> Any:
+    from chalicelib.runtime.audit_targets import s3_client
+
+    return s3_client()

@@ -52,7 +52,7 @@ IN_AWS = {"aws-lambda-powertools"}  # what the functions count with; a server do
 TRACED = ("exporter.otlp.proto.http.trace_exporter", "sdk.resources", "sdk.trace", "sdk.trace.export", "trace")
 TRACED += ("sdk.util.instrumentation", "trace.status", "util.re")
 OF_SERVER = {  # imports in functions that only the server calls, or that are tried
-    (f"{PACKAGE}.cli.commands.audit", "boto3"),
+    (f"{PACKAGE}.cli.commands.audit", f"{PACKAGE}.plane.runtime.audit_targets"),
     *((f"{PACKAGE}.plane.otlp", f"opentelemetry.{name}") for name in TRACED),
     *((f"{PACKAGE}.cli.commands.server", f"{PACKAGE}.plane.runtime.{name}") for name in ("serve", "settings")),
     *((f"{PACKAGE}.plane.backends.kubernetes.addresses", name) for name in ("urllib3", "urllib3.connection")),

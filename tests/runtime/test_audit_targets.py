@@ -169,7 +169,7 @@ def test_what_is_no_audit_log_is_refused() -> None:
 def test_a_missing_object_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, feed = Bucket(), Fed()
     grown(feed, bucket.log(feed), 3)
-    monkeypatch.setattr(command, "_s3", lambda env: bucket)
+    monkeypatch.setattr(command, "_s3", lambda: bucket)
     dstack = Dstack(Terminal(env={}))
     assert dstack("audit", "verify", "s3://company/audit").out.startswith("9 events, none changed.")
     del bucket.objects[sorted(bucket.objects)[1]]
