@@ -21,6 +21,8 @@ from tests.api.rig import Rig
 from tests.api.test_exports import GPUS, Center
 from tests.world import nouns as b
 
+pytestmark = pytest.mark.slow
+
 HAS = b.resources(8, 64, disk=Disk(size_mib=200_000), cpu_arch="x86").with_(
     gpus=(Gpu(name="A100", memory_mib=81_920, vendor="nvidia"),) * 4
 )

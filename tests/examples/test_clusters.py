@@ -172,6 +172,7 @@ def pods(need: JobRequirements, rdma: Mapping[str, str]) -> Sequence[Offer]:
             return backend.offers_for(OfferRequest(resources=need.query.resources, nodes=need.query.nodes))
 
 
+@pytest.mark.slow
 def test_pods_go_to_nodes_with_devices_of_rdma() -> None:
     for need in needs(CLUSTERS / "kubernetes-rdma" / "nccl.dstack.yml"):
         assert pods(need, {"rdma/ib": "4"})
