@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.console.harness import world
-from tests.console.harness.browser import Tab
+from tests.console.harness.browser import CONTRAST, Tab
 from tests.harness.server import Server
 
 # Beside what the navigation leads to: pages of one thing, their parts, and states that take a click.
@@ -26,7 +26,6 @@ INSIDE = (
     "#/main/offers?gpu=H100:512",
     "#/main/nothing",
 )
-CONTRAST = "color-contrast"  # the only rule that a theme can break
 
 
 NOBODY = "/runs/nothing"  # isn't found, and its page says so

@@ -25,6 +25,7 @@ FOCUSED = """(() => {
   const name = e.getAttribute('aria-label') ?? (e.labels?.[0] ?? e).textContent.trim().slice(0, 80);
   return `${e.getAttribute('role') ?? e.tagName.toLowerCase()} ${name}`;
 })()"""
+CONTRAST = "color-contrast"  # the only rule of axe that a theme can break
 Found = dict[str, Any]  # an element by its role and name, its label, its text or its markup, as the driver has it
 
 

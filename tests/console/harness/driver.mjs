@@ -104,7 +104,7 @@ class Tab {
   // Without the preloading of style sheets, for which it would put some into the page: its policy refuses that.
   async axe({ rules } = {}) {
     const only = rules ? { runOnly: { type: 'rule', values: rules } } : {};
-    await this.script(`!!(window.axe || ${installedAxe()})`);
+    if (!(await this.script('!!window.axe'))) await this.script(`!!${installedAxe()}`);
     const found = await this.script(`axe.run(document, ${JSON.stringify({ resultTypes: ['violations'], preload: false, ...only })}).then((result) =>
       result.violations.map((each) => ({ rule: each.id, help: each.help, nodes: each.nodes.map((node) => ({
         at: node.target.join(' '), html: node.html.slice(0, 300), why: node.failureSummary })) })))`);

@@ -1,7 +1,7 @@
 // One service: who may call it and where, how many replicas there are and why, its requests, its versions, and its model.
 import { link } from "../../app/router.js";
 import { get } from "../../data/api.js";
-import { usePolling } from "../../data/live.js";
+import { useItem, usePolling } from "../../data/live.js";
 import { useSession } from "../../data/session.js";
 import { Button } from "../../kit/button.js";
 import { Chart } from "../../kit/chart.js";
@@ -68,7 +68,9 @@ function useService(project, name) {
       setState((was) => ({ ...was, error }));
     }
   };
-  usePolling(reload, EVERY, [project, name]);
+  const { item } = useItem("runs", project, name);
+  const changed = item ? [item.id, item.status, item.why, item.revision, JSON.stringify(item.replicas)].join(" ") : ""; // that is on screen at once
+  usePolling(reload, EVERY, [project, name, changed]);
   return { ...state, history: history.current, reload };
 }
 
