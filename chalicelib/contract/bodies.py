@@ -358,7 +358,8 @@ class DeleteSecretsBody(TypedDict):
 
 
 class AddAutomationBody(TypedDict):
-    spec: Mapping[str, object]
+    spec: NotRequired[Mapping[str, object] | None]
+    text: NotRequired[str | None]
 
 
 class DeleteAutomationsBody(TypedDict):

@@ -51,7 +51,7 @@ def auth_sign_in_codes_exchange(client: Client, body: bodies.ExchangeCodeBody) -
     return client.post("/api/auth/sign_in_codes/exchange", body)
 
 
-def automations_add(client: Client, body: bodies.AddAutomationBody) -> contract.Automation:
+def automations_add(client: Client, body: bodies.AddAutomationBody | None = None) -> contract.Automation:
     return client.in_project("automations/add", body)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dstack_serverless.sdk.flow import Request, given, segment
+from dstack_serverless.sdk.flow import UNSET, Request, given, segment
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def add(
     project_name: str,
     *,
-    spec: dict[str, Any],
+    spec: dict[str, Any] | None = UNSET,
+    text: str | None = UNSET,
 ) -> Request[contract.Automation]:
     """Stores a configuration that rules about events may apply, with the rights of its author.
 
@@ -27,6 +28,7 @@ def add(
         f"/api/project/{segment(project_name)}/automations/add",
         body=given(
             spec=spec,
+            text=text,
         ),
     )
 

@@ -63,6 +63,24 @@ def test_what_was_typed_into_a_form_isnt_lost_by_a_key(page: Tab) -> None:
     page.gone(**DIALOG)
 
 
+def test_a_configuration_is_stored_for_rules_and_deleted(server: Server, page: Tab) -> None:
+    page.follow("Automations")
+    page.follow("Store one")
+    page.heading("Store a configuration")
+    page.fill("Configuration", "type: task\nname: retrain\ncomands: [ls]\n")
+    page.see("Line 3")
+    page.fill("Configuration", "type: task\nname: retrain\ncommands: [ls]\n")
+    page.see("Creates retrain.")
+    page.press("Store")
+    page.see(**page.row("retrain"))
+    assert page.place() == "/#/main/settings/automations"
+    (stored,) = server.call("/api/project/main/automations/list", {})
+    assert (stored["name"], stored["type"], stored["user"]) == ("retrain", "task", "admin")
+    page.press("Delete the automation retrain")
+    page.press("Delete", within=DIALOG)
+    page.see("No configuration is stored.")
+
+
 def test_a_secret_is_stored_and_never_shown(server: Server, page: Tab) -> None:
     page.follow("Secrets")
     page.press("Add a secret")

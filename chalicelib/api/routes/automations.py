@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import Name, Object, RequestBody
 from chalicelib.api.route import Call, takes
+from chalicelib.api.v1 import configurations
 from chalicelib.domain.automations import Automation
 from chalicelib.domain.instants import iso
+from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases.runs import automations
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class AddAutomationBody(RequestBody):
-    spec: Object
+    """`spec`: as it is sent to be applied; or `text`: a configuration in YAML, as people write it."""
+
+    spec: Object | None = None
+    text: Annotated[str, Field(max_length=automations.LARGEST)] | None = None
 
 
 class DeleteAutomationsBody(RequestBody):
@@ -27,7 +32,16 @@ class DeleteAutomationsBody(RequestBody):
 @takes(AddAutomationBody)
 def add(call: Call, body: AddAutomationBody) -> contract.Automation:
     """Stores a configuration that rules about events may apply, with the rights of its author."""
-    return _shown(automations.add(call.plane, call.actor, call.tenant, body.spec, call.role))
+    if (body.spec is None) == (body.text is None):
+        raise Invalid([Problem("either `spec` or `text` is needed, and not both", path="spec")])
+    if body.spec is not None:
+        return _add(call, body.spec)
+    with configurations.read((body.text or "").encode()) as written:
+        return _add(call, {"configuration": written})
+
+
+def _add(call: Call, spec: Object) -> contract.Automation:
+    return _shown(automations.add(call.plane, call.actor, call.tenant, spec, call.role))
 
 
 def list_automations(call: Call) -> list[contract.Automation]:

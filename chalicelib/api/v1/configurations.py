@@ -35,16 +35,23 @@ class TakesConfiguration(TakesBoth[Written, WriteQuery, T]):
     def __call__(self, call: Call) -> T:
         if call.headers.get("content-type", "").partition(";")[0].strip().lower() not in _NAMES:
             return super().__call__(call)
-        from chalicelib.configuration.parse import read_written  # which loads the YAML library
-
-        document = read_written(call.body)
-        with _located(document):
-            return self.handler(call, Written.model_validate(document.value), call.asked(self.query))
+        with read(call.body) as written:
+            return self.handler(call, Written.model_validate(written), call.asked(self.query))
 
 
 def takes_configuration(handler: Callable[[Call, Written, WriteQuery], T]) -> TakesConfiguration[T]:
     """The handler gets the request's configuration, and how to write it."""
     return TakesConfiguration(handler, Written, WriteQuery)
+
+
+@contextmanager
+def read(text: bytes) -> Iterator[Object]:
+    """The configuration in a text. What is found wrong with it within has the line."""
+    from chalicelib.configuration.parse import read_written  # which loads the YAML library
+
+    document = read_written(text)
+    with _located(document):
+        yield document.value
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 // A configuration, what is wrong with it and what it would do, side by side; and then it is done.
 import { go, link } from "../../app/router.js";
-import { get, sendText } from "../../data/api.js";
+import { get, post, sendText } from "../../data/api.js";
 import { refresh, useCollection } from "../../data/live.js";
 import { useSession } from "../../data/session.js";
 import { Button } from "../../kit/button.js";
@@ -41,7 +41,7 @@ function Begun({ project, query }) {
   if (error) return html`<${Page} title="Launch"><${Failed} error=${error} /></${Page}>`;
   if (text === null || !knows(project)) return html`<${Page} title="Launch"><${Loading} /></${Page}>`;
   if (!can("run", project)) return html`<${Page} title="Launch"><${Empty} title="You can look at this project, and not run anything in it." next="Somebody who manages it can make you a user." /></${Page}>`;
-  return html`<${Desk} project=${/** @type {string} */ (project)} text=${text} onText=${setText} />`;
+  return html`<${Desk} project=${/** @type {string} */ (project)} text=${text} onText=${setText} stores=${query.store !== undefined} />`;
 }
 
 /** What a link says to begin with. @param {Record<string, string>} query */
@@ -56,19 +56,20 @@ async function specOf(project, name, of = "runs") {
   return { ...spec, name };
 }
 
-/** @param {{project: string, text: string, onText: (text: string) => void}} props */
-function Desk({ project, text, onText }) {
+/** @param {{project: string, text: string, onText: (text: string) => void, stores: boolean}} props `stores`: it is kept for rules, not done now */
+function Desk({ project, text, onText, stores }) {
   const { plan, problem, asking } = usePlan(project, text);
   const [busy, setBusy] = useState(false);
   const sending = useRef(false); // a key comes again before `busy` is on screen
   const attempt = useMemo(newKey, [text]); // the same text sent twice is done once
-  const ready = plan && !asking && plan.action !== "none";
+  const ready = plan && !asking && (stores || plan.action !== "none");
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
   useEffect(() => setRefusal(null), [text]);
   const apply = async () => {
     if (!ready || sending.current) return;
     setBusy((sending.current = true));
     try {
+      if (stores) return await store(project, text);
       const made = await write(project, text, { headers: { "Idempotency-Key": attempt } });
       const kind = LISTS[topValue(text, "type")] ?? "runs";
       const name = made.name ?? topValue(text, "name");
@@ -82,16 +83,25 @@ function Desk({ project, text, onText }) {
     }
   };
   const wrong = refusal ?? problem;
-  return html`<${Page} title="Launch" lead="Write what you want, see what it would do, and apply it. dstack apply -f does the same with a file.">
+  const [title, lead] = stores ? ["Store a configuration", "Rules in the server’s file name it, and apply it in your name when something happens. dstack automation add -f does the same with a file."]
+    : ["Launch", "Write what you want, see what it would do, and apply it. dstack apply -f does the same with a file."];
+  return html`<${Page} title=${title} lead=${lead}>
     <div class="launch">
       <div class="launch-text">
         <${Begin} text=${text} onText=${onText} />
         <${Editor} text=${text} onText=${onText} problems=${problemsOf(wrong)} onApply=${apply} />
       </div>
       <${Plan} project=${project} text=${text} plan=${plan} problem=${wrong} asking=${asking}
-        action=${html`<${Button} kind="primary" icon="launch" busy=${busy} disabled=${!ready} onClick=${apply}>Apply</${Button}>`} />
+        action=${html`<${Button} kind="primary" icon="launch" busy=${busy} disabled=${!ready} onClick=${apply}>${stores ? "Store" : "Apply"}</${Button}>`} />
     </div>
   </${Page}>`;
+}
+
+/** @param {string} project @param {string} text */
+async function store(project, text) {
+  const { name } = await post(`/project/${encodeURIComponent(project)}/automations/add`, { text });
+  toast(`${name} is stored: rules can apply it.`);
+  go(link(project, "settings", "automations"));
 }
 
 /** @param {{text: string, onText: (text: string) => void}} props */

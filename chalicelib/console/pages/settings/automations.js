@@ -1,6 +1,8 @@
+import { link } from "../../app/router.js";
 import { post } from "../../data/api.js";
 import { useSession } from "../../data/session.js";
 import { useLoaded } from "../../data/use_loaded.js";
+import { Button } from "../../kit/button.js";
 import { Empty } from "../../kit/empty.js";
 import { html } from "../../kit/preact.js";
 import { DeleteButton, Resource, askAndDo, buttons } from "../../kit/resource.js";
@@ -22,7 +24,8 @@ export function Automations({ project }) {
   ];
   return html`<${Resource} title="Automations" loaded=${stored} columns=${columns} keyOf=${(/** @type {Automation} */ row) => row.name}
     note="Configurations that rules apply when something happens: a run when another has failed, for instance."
-    empty=${html`<${Empty} title="No configuration is stored." next=${html`Store one with <code>dstack automation add -f retrain.dstack.yml</code>; rules in the server’s file name it.`} />`} />`;
+    actions=${can("run", project) && html`<${Button} small kind="primary" href=${link(project, "launch", { store: "rules" })}>Store one<//>`}
+    empty=${html`<${Empty} title="No configuration is stored." next=${html`Store one here, or with <code>dstack automation add -f retrain.dstack.yml</code>; rules in the server’s file name it.`} />`} />`;
 }
 
 /** @param {string} name @param {string} path @param {() => void} reload */
