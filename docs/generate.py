@@ -6,7 +6,16 @@ from pathlib import Path
 
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
-from docs import client_calls, containers_table, cost_page, draw_states, json_page, metrics_page, state_changes_page
+from docs import (
+    client_calls,
+    containers_table,
+    cost_page,
+    draw_states,
+    json_page,
+    limits_page,
+    metrics_page,
+    state_changes_page,
+)
 from docs.openapi.document import DOCUMENT, text
 from docs.sdk import python
 from tests.wire import differences
@@ -22,6 +31,7 @@ def main() -> None:
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
     cost_page.write()
     containers_table.write()
+    limits_page.write()
     client_calls.write()
     DOCUMENT.write_text(text(), encoding="utf-8")
     python.write()  # of the document

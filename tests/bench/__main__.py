@@ -13,6 +13,7 @@ import textwrap
 import time
 from typing import Any
 
+from docs import limits_page
 from tests.bench import figures
 from tests.harness.server import ROOT
 
@@ -49,6 +50,7 @@ BENCHES: dict[str, list[str]] = {
     "kubernetes": [],
     "console": [],
     "units": [],
+    "limits": [],
 }
 
 
@@ -77,6 +79,7 @@ def main() -> int:
         return 1
     if chosen.record:
         figures.record(now)
+        limits_page.write()
         print(f"Recorded in {figures.RECORD.relative_to(ROOT)}.")
     return 0
 

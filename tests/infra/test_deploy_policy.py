@@ -228,3 +228,8 @@ def test_deployments_of_the_page_choose_what_there_is(line: str) -> None:
     given = parser.parse_args(["prod", *shlex.split(args)])
     assert tagging.given(given.tag) or command.pairs(given.set, "--set", "A=1")
     assert command.pairs(given.set, "--set", "A=1").keys() <= stateless.template("prod")["Parameters"].keys()
+
+
+def test_the_figures_of_the_page_are_the_codes() -> None:
+    page = " ".join(PAGE.split())
+    assert f"a managed policy has {MOST:,} characters at most" in page and f"A stage takes {tagging.MOST}." in page
