@@ -33,7 +33,6 @@ from chalicelib.usecases.operator.first_start import first_start
 _TOKEN = "drill"  # noqa: S105 - of a server that nobody can reach
 _CALLS = ("/api/users/get_my_user", "/api/projects/list", "/api/runs/list", "/api/fleets/list", "/api/volumes/list")
 _URL = "http://127.0.0.1:9"
-SHOWN = 20  # problems
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from chalicelib.runtime.server_log import JSON, set_up_log
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.startup_message import restored_lines, startup_lines
 from chalicelib.runtime.ticker import Ticker
+from chalicelib.runtime.upgrade import check_records
 from chalicelib.runtime.web import WebServer
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
@@ -61,6 +62,7 @@ def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, k
     root = kind(settings, config, found.remote)
     try:
         plane = root.plane
+        check_records(plane.store)
         token, project = first_start(plane, settings.admin_token)
         owner = nouns.find(plane.store, User, keys.user(project.owner_id))
         assert owner is not None, "the first start created the admin"

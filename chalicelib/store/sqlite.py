@@ -42,6 +42,10 @@ from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Recor
 log = logging.getLogger(__name__)
 
 SCHEMA = 1
+WAY_BACK = (
+    "Install the newer version again. To go back to this one, restore the backup of before the upgrade into a new "
+    "folder, with `dstack server restore`."
+)
 APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
 _ONE_BY_ONE = 3  # up to this many keys are read without a transaction, which would cost more
@@ -341,7 +345,7 @@ class SqliteStore:
             raise DataTooNew(
                 f"{self._path} was written by a newer version of this program: "
                 f"its format is {version}, this version reads up to {SCHEMA}.",
-                hint="Install the newer version again, or choose another data folder with --data-dir.",
+                hint=WAY_BACK,
             )
         if empty:  # later the setting has no effect without a rewrite
             writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")

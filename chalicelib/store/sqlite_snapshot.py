@@ -15,7 +15,7 @@ from typing import Self
 
 from chalicelib.errors import DataTooNew, Refused
 from chalicelib.store.port import MAX_CHANGES, MAX_COMMIT, Put, Record
-from chalicelib.store.sqlite import APPLICATION, COLUMNS, FEED_END, SCHEMA, SqliteStore, record_in
+from chalicelib.store.sqlite import APPLICATION, COLUMNS, FEED_END, SCHEMA, WAY_BACK, SqliteStore, record_in
 
 Entry = tuple[int, str, str]  # of the feed: its place, and the key of its record
 
@@ -110,5 +110,5 @@ def _opened(path: Path) -> sqlite3.Connection:
     raise DataTooNew(
         f"{path} was written by a newer version of this program: its format is {version}, "
         f"this version reads up to {SCHEMA}.",
-        hint="Install the newer version again, or restore the backup that was taken before the upgrade.",
+        hint=WAY_BACK,
     )

@@ -19,6 +19,7 @@ from cli.screen.terminal import Terminal, terminal
 from cli.tables.usage import size
 
 if TYPE_CHECKING:
+    from chalicelib.runtime.drill import Drilled
     from chalicelib.store.backups import Backups
 
 app = new_group("Back up a server, and restore it.")
@@ -146,19 +147,53 @@ def restore(
 
 
 def _drill(here: Terminal, found: Backups, until: Micros | None) -> None:
-    from chalicelib.runtime.drill import SHOWN as MOST
     from chalicelib.runtime.drill import drill
 
     done = drill(found, _now(), until)
     here.print(f"The backup of {_shown(done.moment.at)} was restored into a temporary folder, which is deleted again")
+    _report(here, done, "The drill went well: this backup can be restored")
+
+
+def _report(here: Terminal, done: Drilled, good: str) -> None:
     here.print("Checked: " + ", ".join(f"{number} {what}" for what, number in sorted(done.counts.items()) if number))
-    for line in done.problems[:MOST]:
+    for line in done.problems[:SHOWN]:
         here.warn(line)
     if done.problems:
         raise Refused(
-            f"The drill found {len(done.problems)} problems.", hint="Try an earlier backup with --at, and a new backup."
+            f"{len(done.problems)} problems were found.",
+            hint="Report them with the version that wrote the folder; an earlier backup is tried with --at.",
         )
-    here.print("The drill went well: this backup can be restored")
+    here.print(good)
+
+
+@command(
+    app,
+    "upgrade",
+    "dstack server upgrade /backups/dstack",
+    "dstack server upgrade ~/before-upgrade.zip --data-dir /srv/dstack",
+)
+def upgrade(
+    ctx: typer.Context, place: TargetArgument, *, key_file: KeyOption = None, data_dir: DataOption = None
+) -> None:
+    """Prepare the upgrade of a server to this version, which is installed already.
+
+    Backs the data folder up, and rehearses: restores the backup into a temporary folder, where this version reads and
+    checks everything. Then says what the first start changes, and the way back. The server may run meanwhile; restart
+    it afterwards.
+    No --json: it prints lines for whoever upgrades.
+    """
+    from chalicelib.runtime.backup import program
+    from chalicelib.runtime.upgrade import prepare
+
+    here, folder = terminal(ctx), _folder(data_dir)
+    with _opened(here, place, key_file, folder) as found:
+        done = prepare(folder, found, _now())
+    here.print(f"Backup {done.backup.name}: {done.backup.counts.get('records', 0)} records, to {place}")
+    _report(here, done.rehearsal, f"Version {program()} reads all of it")
+    for line in done.changes or ["nothing in the folder changes its format"]:
+        here.print(f"At the first start: {line}")
+    here.print("Restart the server now. Agents go on, and get their new program when they have no tasks")
+    here.print(f"The way back: install the earlier version, and restore {done.backup.name} into a new folder")
 
 
 @command(app, "restored", "dstack server restored", "dstack server restored --data-dir /srv/dstack --go-on")

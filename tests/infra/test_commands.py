@@ -12,7 +12,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
-from infra import account, carriers, command, deploy, deploy_policy, destroy, new_token
+from infra import account, carriers, command, deploy, deploy_policy, destroy, new_token, restore
 from infra.account import checked, explained
 from infra.installed import costing, variables
 from tests.world import gateway_seats
@@ -29,6 +29,7 @@ def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.
         == new_token.main([name])
         == carriers.main([name])
         == deploy_policy.main([name])
+        == restore.main([name, "--at", "2026-11-21T08:00Z"])
         == 1
     )
     assert "can't name a stage" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_a_file_of_a_newer_version_is_left_alone(path: Path) -> None:
         raw.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     raw.close()
     before = path.read_bytes()
-    with pytest.raises(DataTooNew, match=r"newer version.*--data-dir"):
+    with pytest.raises(DataTooNew, match=r"newer version.*restore the backup"):
         SqliteStore(path)
     assert path.read_bytes() == before
 

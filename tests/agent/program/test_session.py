@@ -494,3 +494,13 @@ def test_a_response_without_keys_changes_none() -> None:
     agent = greeted(session())
     agent.task_changed(report(access="1"))
     assert agent.answered(message(agent, 1), {"tasks": [{"id": "t", "want": "run"}]}, 1) == []
+
+
+def test_what_a_newer_server_adds_to_an_answer_is_ignored() -> None:
+    agent = greeted(session(), next_sync_in=10, added_later={"x": [1]})
+    spec = {"id": "t", "commands": ["true"], "added_later": True}
+    order = {"id": "t", "want": "run", "spec": spec, "added_later": 1}
+    orders = agent.answered(
+        message(agent, 10), {"tasks": [order], "logs": [], "next_sync_in": 10, "added_later": 1}, 10
+    )
+    assert orders == [Start("t", spec)]
