@@ -45,7 +45,7 @@ class Benchmark(TypedDict):
 
 
 class PresetMachine(TypedDict):
-    """Where a service was measured."""
+    """Where a service was measured: its machine, or its share of one."""
 
     backend: str
     region: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SESSION, LOCK = "session.json", "worker.lock"
 STOP, KEEP = "stop", "keep-service"
 PROGRESS, TRACE, RUNS, LOG = "progress.jsonl", "trace.jsonl", "runs.jsonl", "agent.log"
+GLANCES, GLANCE_SECONDS = 5, 0.02  # tries to take a lock that somebody only looks at
 UNFINISHED = ("creating", "interrupted")
 
 
@@ -99,7 +101,7 @@ class Folder:
     def is_busy(self) -> bool:
         try:
             with (self.path / LOCK).open("a") as opened:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)  # held for a moment only: see `taken`
                 return False
         except FileNotFoundError:
             return False
@@ -110,12 +112,15 @@ class Folder:
     def taken(self) -> Iterator[int]:
         """Holds the lock; a process that inherits the descriptor goes on holding it."""
         with (self.path / LOCK).open("a") as opened:
-            try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(
-                    f"Preset {self.id} is being created already.", hint=f"Follow it: `dstack preset logs {self.id} -f`."
-                ) from None
+            for left in range(GLANCES, -1, -1):
+                try:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not left:
+                        hint = f"Follow it: `dstack preset logs {self.id} -f`."
+                        raise Refused(f"Preset {self.id} is being created already.", hint=hint) from None
+                time.sleep(GLANCE_SECONDS)  # somebody may only be looking
             yield opened.fileno()
 
     def delete(self) -> None:

@@ -233,17 +233,19 @@ def _prompt(words: int) -> Prompt:
 
 
 def machine_of(run: contract.Run | None) -> contract.PresetMachine | None:
+    """What the run had of its machine, which may be a share of it."""
     latest = run["latest_job_submission"] if run else None
-    placed = latest["job_provisioning_data"] if latest else None
-    if not placed:
+    given = latest["job_runtime_data"] if latest else None
+    if not given:
         return None
-    resources = placed["instance_type"]["resources"]
+    offer = given["offer"]
+    resources = offer["instance"]["resources"]
     gpu = gpus(resources)
     return {
-        "backend": placed["backend"],
-        "region": placed["region"],
-        "instance_type": placed["instance_type"]["name"],
+        "backend": offer["backend"],
+        "region": offer["region"],
+        "instance_type": offer["instance"]["name"],
         "resources": machine(resources),
         "gpu": None if gpu == "-" else gpu,
-        "price": placed["price"],
+        "price": offer["price"],
     }

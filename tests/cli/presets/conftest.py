@@ -36,6 +36,7 @@ class Cloud:
 
     scripted: Scripted
     price: float = 2.0
+    share: Any = None  # of a machine, that a job gets instead of the whole
     offers: int = 1
     runs: dict[str, str] = field(default_factory=dict)
     unfit: dict[str, str] = field(default_factory=dict)
@@ -86,7 +87,11 @@ class Cloud:
             return NOT_THERE
         placed = offer("a2", self.price, resources=A100)
         data = {"backend": "aws", "instance_type": placed["instance"], "region": "us-east-1", "price": self.price}
-        latest = submission("running", job_provisioning_data={**data, "dockerized": True})
+        latest = submission(
+            "running",
+            job_provisioning_data={**data, "dockerized": True},
+            job_runtime_data={"offer": self.share or placed},
+        )
         service = {"url": f"{self.scripted.url}/services/{name}/", "model": None, "options": {}, "scales": []}
         if status == "failed":
             return finished(name, "failed", 1, error=self.unfit[name], service=service)

@@ -16,6 +16,7 @@ from cli.presets import records
 from cli.presets.records import KEEP, RUNS, STOP, TRACE
 from cli.presets.search import DEFAULT_SECONDS
 from tests.cli.conftest import NOW, interrupt_at
+from tests.cli.plane import machine, offer
 from tests.cli.presets.conftest import Work
 from tests.cli.presets.samples import trial
 from tests.cli.presets.scripted import Service, answer
@@ -166,6 +167,14 @@ def test_no_secret_is_on_disk(work: Work) -> None:
         if path.is_file():
             assert b"hf-secret" not in path.read_bytes() and b"sk-very" not in path.read_bytes(), path
     assert work.folder().path.stat().st_mode & 0o077 == 0
+
+
+def test_a_share_of_a_machine_is_what_was_measured(work: Work) -> None:
+    work.cloud.price = 8.0
+    work.cloud.share = offer("a8", 1.0, resources=machine(gpus=(("A100", 81920),)), blocks=1, total_blocks=8)
+    assert work(*APPLY, "--trials", "1").code == 0
+    found = work.preset()["trials"][0]["machine"]
+    assert (found["gpu"], found["price"], found["instance_type"]) == ("A100:80GB:1", 1.0, "a8")
 
 
 def test_profiles_and_flags_apply_as_to_a_run(work: Work) -> None:
