@@ -23,7 +23,7 @@ EXAMPLES: dict[str, Any] = {
     "compute_capability": 8.0,
     "concurrency": 8,
     "container_port": 8080,
-    "dataset": "my/prompts",
+    "dataset": "requests.jsonl",
     "domain": "example.com",
     "entrypoint": "/bin/sh -c",
     "eos_token": "</s>",

@@ -51,7 +51,7 @@ HELP_OF = {
     **dict.fromkeys(RUN_TYPES),  # these take all flags
     "fleet": (*OF_ALL, "env", "no_profile", *OF_FLEETS),
     **dict.fromkeys(("volume", "gateway"), OF_ALL),
-    "preset": (*OF_ALL, "env", "max_offers", *OF_PRESETS),
+    "preset": (*(name for name in OF_ALL if name not in ("force", "verbose")), "env", "max_offers", *OF_PRESETS),
 }
 
 
@@ -139,7 +139,7 @@ def apply(
     Without -f it reads .dstack.yml in this folder. It shows the plan, asks, and submits. It then follows a run until it
     ends, and exits with the exit status of its job; Ctrl-C asks whether to stop the run. Flags override the file, and
     the file overrides the profile. A list given by flags replaces the one in the file. `-h fleet` shows the flags for a
-    fleet, and so on for each type.
+    fleet, and so on for each type. A preset is created by a process of its own, which Ctrl-C leaves or stops.
     """
     _refuse_contradictions(ctx)
     session = open_session(ctx, project)

@@ -39,6 +39,7 @@ def complete_ids(incomplete: str) -> list[str]:
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The preset's id or name.", autocompletion=complete_ids)]
 KeepOption = Annotated[bool, typer.Option("--keep-service", help="Leave the best service running at the end.")]
+OfProjectOption = Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only those of this project.")]
 AllOption = Annotated[bool, typer.Option("-a", "--all", help="Include finished presets.")]
 LastOption = Annotated[
     int | None, typer.Option("-n", "--last", min=1, metavar="N", help="The newest N presets, finished ones included.")
@@ -54,7 +55,7 @@ WATCH_SECONDS = 2.0
 def preset(
     ctx: typer.Context,
     *,
-    project: ProjectOption = None,
+    project: OfProjectOption = None,
     verbose: VerboseOption = False,
     watching: WatchOption = False,
     as_json_: JsonOption = False,
@@ -82,7 +83,7 @@ def preset(
 def list_presets(
     ctx: typer.Context,
     *,
-    project: ProjectOption = None,
+    project: OfProjectOption = None,
     verbose: VerboseOption = False,
     watching: WatchOption = False,
     as_json_: JsonOption = False,

@@ -20,7 +20,7 @@ class PresetModel(Spec):
 
     repo: str | None = Field(default=None, description="Exactly this weights repository.")
     name: str | None = Field(default=None, description="The name that clients request; with `repo`.")
-    base: str | None = Field(default=None, description="This model, or anything derived from it.")
+    base: str | None = Field(default=None, description="This model, or weights derived from it.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT,)
 
@@ -36,7 +36,7 @@ class PresetModel(Spec):
 
 
 class PresetPrompt(Spec):
-    """Instructions for the agent."""
+    """What to tell the language model."""
 
     text: str | None = Field(default=None, description="The text.", max_length=10_000)
     path: str | None = Field(default=None, description="A file with the text.")
@@ -68,7 +68,7 @@ class PresetAgent(Spec):
     )
     model: str | None = Field(default=None, description="The name of the model; from the environment unless set.")
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
-        default=None, description="The reasoning effort."
+        default=None, description="How much it should think, passed on as `reasoning_effort`."
     )
 
     @model_validator(mode="after")
@@ -79,37 +79,51 @@ class PresetAgent(Spec):
 
 
 class PresetConfiguration(ProfileParams):
-    """A search for a way to serve a model well."""
+    """A search for the best way to serve a model: services are tried one after another, and measured."""
 
     type: Literal["preset"] = Field(default="preset", description="`preset`.")
     name: str | None = Field(default=None, description="The name of the preset.")
     model: PresetModel | None = Field(default=None, description="The model to serve.")
     base: str | None = Field(default=None, description="Short for `model: {base: ...}`.")
     repo: str | None = Field(default=None, description="Short for `model: {repo: ...}`.")
-    prompt: PresetPrompt | None = Field(default=None, description="Additional instructions for the agent.")
+    prompt: PresetPrompt | None = Field(default=None, description="What to tell the language model besides.")
     min_context_length: Integer | None = Field(
-        default=None, description="The context length it must support, in tokens.", gt=0, le=_MOST
+        default=None, description="The tokens that one request must be able to have. Needed.", gt=0, le=_MOST
     )
     max_ttft: Integer | None = Field(
-        default=None, description="The longest time to the first token, in milliseconds.", gt=0, le=_MOST
+        default=None,
+        description="Milliseconds to the first token, which 95 of 100 requests must keep to. Needed.",
+        gt=0,
+        le=_MOST,
     )
-    trials: Integer | None = Field(default=None, description="How many variants to try.", gt=0, le=_MOST)
-    concurrency: Integer | None = Field(default=None, description="How many concurrent requests.", gt=0, le=_MOST)
-    previous: tuple[str, ...] = Field(default=(), description="Earlier presets to learn from.")
+    trials: Integer | None = Field(
+        default=None,
+        description="How many services to try, a baseline included. Needed, here or as `--trials`.",
+        gt=0,
+        le=_MOST,
+    )
+    concurrency: Integer | None = Field(
+        default=None, description="How many requests to send at a time. Needed.", gt=0, le=_MOST
+    )
+    previous: tuple[str, ...] = Field(default=(), description="Ids or names of earlier presets to learn from.")
     input_tokens: Integer | None = Field(
-        default=None, description="Tokens per request; 1024 unless set.", gt=0, le=_MOST
+        default=None, description="Tokens of each request; 1024 unless set.", gt=0, le=_MOST
     )
     output_tokens: Integer | None = Field(
-        default=None, description="Tokens per response; 1024 unless set.", ge=2, le=_MOST
+        default=None, description="Tokens of each response; 1024 unless set.", ge=2, le=_MOST
     )
     shared_prefix_tokens: Integer | None = Field(
-        default=None, description="Tokens that requests share.", ge=0, le=_MOST
+        default=None, description="Tokens at the beginning of requests that are the same in all.", ge=0, le=_MOST
     )
-    dataset: str | None = Field(default=None, description="Requests to send instead of random ones.")
-    baseline: bool = Field(default=True, description="Measure a baseline first.")
+    dataset: str | None = Field(
+        default=None, description="A file of requests to send instead of random words, one JSON object a line."
+    )
+    baseline: bool = Field(default=True, description="Begin with a server's default settings.")
     gateway: GatewayChoice | None = Field(default=None, description="As for a service.")
-    agent: PresetAgent | None = Field(default=None, description="The agent that does the search.")
-    env: Env = Field(default={}, description="Environment variables.")
+    agent: PresetAgent | None = Field(
+        default=None, description="The language model that proposes services; from the environment unless set."
+    )
+    env: Env = Field(default={}, description="Variables of the services.")
 
     @model_validator(mode="after")
     def _together(self) -> PresetConfiguration:
