@@ -151,6 +151,10 @@ class NotDeployed(DstackError):
     status = 503
 
 
+class Moved(DstackError):
+    """Nothing is decided here: another control plane has these records now, or will have them."""
+
+
 # --- the store -------------------------------------------------------------------------------------------------------
 
 

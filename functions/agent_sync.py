@@ -10,6 +10,7 @@ from typing import Any
 
 from chalicelib.api import dispatch
 from chalicelib.api.route import of_agents
+from chalicelib.api.signpost import answer as moved
 from chalicelib.runtime import lambda_
 from chalicelib.runtime.root import Root
 
@@ -26,7 +27,9 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
         headers={name.lower(): value for name, value in event.get("headers", {}).items()},
         body=body,
     )
-    reply = dispatch.answer((root or lambda_.root()).plane, request, of_agents)
+    here = root or lambda_.any_root()
+    fence = here.fence()
+    reply = dispatch.answer(here.plane, request, of_agents) if fence is None else moved(here.plane, fence, request)
     return {
         "statusCode": reply.status,
         "headers": dict(reply.headers),

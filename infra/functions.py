@@ -233,7 +233,7 @@ FUNCTIONS = (
         memory=256,
         timeout=60,
         every="rate(10 minutes)",  # an event source would poll the queue for $0.26 a month
-        grants=(may.READ_MANY, may.QUERY, may.PUT, may.READ_DEAD_LETTERS),
+        grants=(may.READ, may.QUERY, may.PUT, may.READ_DEAD_LETTERS),
     ),
     Function(
         "automate",

@@ -40,6 +40,7 @@ CHANGING = ("with_", "dict", "replace", "model_copy", "evolve")
 SHOWN = (
     "chalicelib/api/",
     "chalicelib/runtime/health.py",
+    "chalicelib/runtime/migration/signpost.py",
     "chalicelib/runtime/request_log.py",
     "chalicelib/domain/moments.py",
     "chalicelib/engine/moments.py",
@@ -178,6 +179,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/services/traffic.py",  # what doors see
         "chalicelib/usecases/agents/joins.py",  # commands with which machines join
         "chalicelib/store/deferred_writes.py",  # presence: promises renewed
+        "chalicelib/store/fences.py",  # which of two stores decides
     }
     assert direct <= tenants | beside, direct - tenants - beside
 

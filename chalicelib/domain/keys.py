@@ -55,6 +55,7 @@
 | Restoration | restoration    | status                  |                                    |                        |
 | LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
 | Program   | program/<digest> | status                  |                                    |                        |
+| Fence     | plane            | fence                   |                                    |                        |
 | names     | see `*_name`, `disk`, `identity` | | pointers, so that a name is taken by one commit only |              |
 
 (*) only once it has to wait for capacity, and of several nodes only the first; (**) only while it has a free block, and
@@ -86,6 +87,7 @@ ARCHIVES = "archives"
 UNUSED_ARCHIVES = "unused-archives"  # that no run was submitted with
 
 JOB = "job/"  # begins the jobs in their run's partition
+LOGS = "log/"  # begins the partitions of the chunks of jobs' logs
 COST_DAYS = "costs/"  # begins the days whose costs are counted, in the project's partition
 PENDING_TRACES = "pending-traces"  # runs whose traces aren't exported
 OBJECTIVES = "objectives"  # days of what the server measures of itself
@@ -107,6 +109,7 @@ ROUND = Key("round", "blobs")
 BOOKS = Key("projects", "books")  # before their names, so that one query reads both
 ROSTER = Key("backends", "roster")
 RESTORATION = Key("restoration", STATUS)
+FENCE = Key("plane", "fence")  # whether this store decides: see `domain/fences.py`
 
 
 class Due(NamedTuple):
@@ -142,6 +145,10 @@ def run_body(run_id: str, deployment_num: int) -> Key:
 
 def job(run_id: str, replica_num: int, job_num: int, submission_num: int) -> Key:
     return Key(f"run/{run_id}", f"{JOB}{replica_num:05d}/{job_num:05d}/{submission_num:05d}")
+
+
+def is_job(key: Key) -> bool:
+    return key.pk.startswith("run/") and key.sk.startswith(JOB)
 
 
 def gang(run_id: str, replica_num: int, submission_num: int) -> Key:
@@ -420,7 +427,7 @@ def metric(job_id: str, at: Micros) -> Key:
 
 
 def log_of(project_id: str, job_id: str) -> str:
-    return f"log/{project_id}/{job_id}"
+    return f"{LOGS}{project_id}/{job_id}"
 
 
 def log_chunk(project_id: str, job_id: str, first: int) -> Key:

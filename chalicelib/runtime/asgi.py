@@ -211,7 +211,7 @@ class AsgiBridge:
 
     async def _answered(self, scope: Scope, receive: Receive) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        exchange = AsgiExchange(scope, receive, _size_of(headers), self._linger)
+        exchange = AsgiExchange(scope, receive, size_of(headers), self._linger)
         path = scope["path"].rstrip("/") or "/"
         if self._probes is not None and (probed := await self._probes.reply(scope["method"], path)) is not None:
             log_context.note(route=path)
@@ -530,7 +530,7 @@ class AsgiExchange:
             await asyncio.wait_for(drain(), seconds)
 
 
-def _size_of(headers: Mapping[str, str]) -> int | None:
+def size_of(headers: Mapping[str, str]) -> int | None:
     """The announced size of the body; None for one that comes in chunks."""
     if "transfer-encoding" in headers:
         return None

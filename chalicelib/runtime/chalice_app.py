@@ -19,7 +19,7 @@ from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1.preferences import BILLED, reading, settled, wait_of
-from chalicelib.errors import NotDeployed
+from chalicelib.errors import Moved, NotDeployed
 from chalicelib.usecases.context import Plane
 
 _QUERY = "multiValueQueryStringParameters"
@@ -126,7 +126,7 @@ def _response(
 ) -> Response:
     try:
         here = plane()
-    except NotDeployed as error:
+    except (NotDeployed, Moved) as error:
         return _encoded(dispatch.failure(error, head.route.path, head.route.path))
     return _encoded(dispatch.respond(here, head) if respond is None else respond(here))
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import time
 from pathlib import Path
 from typing import IO
 
 from chalicelib.errors import Refused
 
 
-def locked(path: Path) -> IO[str]:
-    """Make the folder private and take its lock, which the kernel releases however this process ends."""
+def locked(path: Path, *, patience: float = 0.0) -> IO[str]:
+    """Make the folder private and take its lock, which the kernel releases however this process ends. `patience`:
+    seconds for which another process may still hold it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -21,14 +23,24 @@ def locked(path: Path) -> IO[str]:
         raise Refused(
             f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir."
         ) from error
+    until = time.monotonic() + patience
+    while not _taken(lock):
+        if time.monotonic() >= until:
+            lock.close()
+            raise Refused(
+                f"Another server is using the data folder {path}.",
+                hint="Stop it first, or choose another with --data-dir.",
+            )
+        time.sleep(0.1)
+    return lock
+
+
+def _taken(lock: IO[str]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        raise Refused(
-            f"Another server is using the data folder {path}.", hint="Stop it first, or choose another with --data-dir."
-        ) from error
-    return lock
+    except BlockingIOError:
+        return False
+    return True
 
 
 def private_file(path: Path, text: str) -> None:

@@ -24,7 +24,7 @@ from chalicelib.engine.counters import Counters
 from chalicelib.engine.hold import RestoredHold
 from chalicelib.engine.measures import Measures, measured_or_logged
 from chalicelib.engine.ports import Clock
-from chalicelib.errors import StorageFull
+from chalicelib.errors import Moved, StorageFull
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.audit_log import AuditLogs
 from chalicelib.runtime.audit_targets import logs_of
@@ -330,7 +330,7 @@ class EmbeddedRoot(Root):
         try:
             self.renewals.write()
             self._write_measures()
-        except StorageFull as error:
+        except (StorageFull, Moved) as error:
             log.warning("the last reports of agents aren't stored: %s", error)
 
     @cached_property

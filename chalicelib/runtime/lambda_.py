@@ -155,6 +155,13 @@ _here: LambdaRoot | None = None
 
 
 def root() -> LambdaRoot:
+    """The root of this process, of a stage that decides. Raises Moved otherwise."""
+    here = any_root()
+    here.check_fence()
+    return here
+
+
+def any_root() -> LambdaRoot:
     """The root of this process, created with its first event. A Lambda handles one event at a time."""
     global _here
     if _here is None:

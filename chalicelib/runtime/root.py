@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.restorations import Met
-from chalicelib.errors import BackendError, NotDeployed
+from chalicelib.errors import BackendError, Moved, NotDeployed
 from chalicelib.runtime.ports import Ports
 from chalicelib.usecases.context import Joining, Plane
 
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
+    from chalicelib.domain.fences import Fence
     from chalicelib.domain.instances import Instance
     from chalicelib.domain.instants import Micros
     from chalicelib.domain.market_answers import MarketAnswer
@@ -39,6 +40,8 @@ def install_id(key: bytes) -> str:
 class Root:
     """Parts are created on first use: a function that serves the API never loads the engine."""
 
+    _decides = False  # it isn't known yet whether it does
+
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
         self.install_id = ports.given_install_id or install_id(ports.install_key)
@@ -55,6 +58,23 @@ class Root:
             people_url=ports.api_url or ports.server_url,
             announces=ports.bus is not None,
         )
+
+    def fence(self) -> Fence | None:
+        """Why this control plane doesn't decide; None if it does. Functions ask this, each process until it decides:
+        whoever moves a control plane away replaces all processes, and waits for the last one (`migration/stage.py`)."""
+        if not self._decides:
+            from chalicelib.store.fences import fence_of
+
+            found = fence_of(self.ports.store)
+            if found is not None and not found.decides:
+                return found
+            self._decides = True
+        return None
+
+    def check_fence(self) -> None:
+        """Raises Moved if this control plane doesn't decide."""
+        if found := self.fence():
+            raise Moved(found.problem, hint=found.hint)
 
     @property
     def _joining(self) -> Joining:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.entrances import Entrances, opened
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
+from chalicelib.runtime.migration.signpost import fenced, show_the_way
 from chalicelib.runtime.request_log import RequestLog, RequestMeter
 from chalicelib.runtime.server_file import ServerFile, declared
 from chalicelib.runtime.server_log import JSON, set_up_log
@@ -32,6 +34,8 @@ from chalicelib.runtime.ticker import Ticker
 from chalicelib.runtime.upgrade import check_records
 from chalicelib.runtime.web import WebServer
 from chalicelib.store import nouns
+from chalicelib.store.fences import decides
+from chalicelib.store.port import Store
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.operator.first_start import first_start
 
@@ -39,6 +43,8 @@ log = logging.getLogger("dstack.server")
 
 TOKEN_FILE = "admin.token"  # noqa: S105 - its name
 FOLLOW_EVERY = 2.0  # seconds between two checks of the server's file
+MOVE_EVERY = 1.0  # seconds between two checks whether the control plane moves elsewhere
+HANDED_OVER = 30.0  # seconds for which the command that has moved it here may still hold the folder
 STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
@@ -48,16 +54,31 @@ def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> 
     raise_descriptors()
     try:
         config = declared(settings)
-        with listen(settings.host, settings.port) as listener, locked(settings.data_dir):
-            check_schedule(settings.data_dir, settings.backups)
-            with opened(settings, listener) as entrances:
-                return _run(settings, config, entrances, kind)
+        with listen(settings.host, settings.port) as listener:
+            return _serve(settings, config, listener, kind)
     except DstackError as error:
         print(f"dstack server: {error}", file=sys.stderr)
         return 1
 
 
-def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, kind: type[EmbeddedRoot]) -> int:
+def _serve(settings: ServerSettings, config: ServerConfig, listener: socket.socket, kind: type[EmbeddedRoot]) -> int:
+    """Be a server as long as the folder's control plane decides, and a signpost while it doesn't."""
+    patience = 0.0
+    while True:
+        if fenced(settings.data_dir) is not None:
+            patience = HANDED_OVER
+            with opened(settings, listener.dup()) as entrances:
+                if not show_the_way(settings.data_dir, entrances, settings.trusted_proxies):
+                    return 0
+        with locked(settings.data_dir, patience=patience):
+            check_schedule(settings.data_dir, settings.backups)
+            with opened(settings, listener.dup()) as entrances:  # serving closes what it listens at
+                if not _run(settings, config, entrances, kind):
+                    return 0
+
+
+def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, kind: type[EmbeddedRoot]) -> bool:
+    """Serve until a signal comes. Returns True if it ends because the control plane moves to another place."""
     found, listener = entrances.addresses, entrances.all[0].listener
     root = kind(settings, config, found.remote)
     try:
@@ -97,24 +118,43 @@ def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, k
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
         load_handlers()
-        gc.freeze()  # what the start created stays, so no collection needs to check it again,
-        gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
-        sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
+        _tune()
         requests = RequestLog(settings.request_level, random_id, served=RequestMeter(root.counters, root.measures))
-        WebServer(
+        web = WebServer(
             root, entrances.all, ready=ready, drain=drain, requests=requests, proxies=settings.trusted_proxies
-        ).run(sockets=[each.listener for each in entrances.all])
+        )
+        _serve_until_moved(web, plane.store, entrances)
         following.stop()
         if entrances.certificate is not None:
             entrances.certificate.stop()
         if agents is not None:
             agents.stop()
+        if not decides(plane.store):
+            return True
         say(root.rest())
     finally:
         root.close()
     if settings.log_format == JSON:
         log.info("The server has stopped")
-    return 0
+    return False
+
+
+def _tune() -> None:
+    gc.freeze()  # what the start created stays, so no collection needs to check it again,
+    gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
+    sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
+
+
+def _serve_until_moved(web: WebServer, store: Store, entrances: Entrances) -> None:
+    def check() -> None:
+        if not decides(store):
+            log.info("The control plane moves to another place")
+            web.leave()
+
+    moving = Ticker(MOVE_EVERY, check)
+    moving.start()
+    web.run(sockets=[each.listener for each in entrances.all])
+    moving.stop()
 
 
 def _say(settings: ServerSettings, lines: Sequence[str], token: str | None = None) -> None:

@@ -313,6 +313,16 @@ class LambdaSettings:
         )
 
 
+def stage_settings(stage: str, parameters: Parameters) -> LambdaSettings:
+    """The settings of a deployed stage, read with the credentials of whoever has deployed it. Raises NotDeployed."""
+    return LambdaSettings.read(parameters, {**os.environ, "DSTACK_KEYS": stage_path(stage)})
+
+
+def stage_path(stage: str) -> str:
+    """The path of a stage's parameters in Parameter Store."""
+    return f"/dstack-{stage}"
+
+
 def emulator() -> str | None:
     """The address of what stands in for AWS, in tests."""
     return os.environ.get("DSTACK_AWS_ENDPOINT") or None

@@ -41,9 +41,63 @@ class Entrance:
     app: Any = None
 
 
-class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips uvicorn
+class EntranceServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips uvicorn
     """Uvicorn, but it accepts within limits, drains before it stops listening, and sleeps while nothing happens:
     uvicorn's own loop wakes ten times a second to check a flag and the date."""
+
+    def __init__(
+        self,
+        app: Any,
+        entrances: Sequence[Entrance],
+        drain: Callable[[], None] = lambda: None,
+        proxies: TrustedProxies | None = None,
+    ) -> None:
+        super().__init__(_config(app))
+        self._drain, self._entrances, self._proxies = drain, entrances, proxies or TrustedProxies()
+
+    async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()  # before a signal can come
+        await super().serve(sockets)
+
+    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        most = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        seats = Seats(most - doors_share(most))
+        self.servers = [self._acceptor(each, seats) for each in self._entrances]
+
+    def _acceptor(self, entrance: Entrance, seats: Seats) -> Acceptor:
+        config = self.config
+        if entrance.app is not None:
+            config = _config(entrance.app)
+            config.load()
+        connection = partial(self._connection, config, seats)
+        return Acceptor(entrance.listener, seats, connection, tls=entrance.tls, proxies=self._proxies)
+
+    def _connection(self, config: uvicorn.Config, seats: Seats) -> HttpConnection:
+        connection = HttpConnection(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        connection.seats, connection.proxies = seats, self._proxies
+        return connection
+
+    async def main_loop(self) -> None:
+        await self._leaving.wait()
+
+    def leave(self) -> None:
+        """Stop serving without a signal. May be called from any thread but the event loop's."""
+        self._drain()
+        self.should_exit = True
+        self._loop.call_soon_threadsafe(self._leaving.set)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        threading.Thread(target=self._leave, args=(sig, frame), daemon=True).start()
+
+    def _leave(self, sig: int, frame: FrameType | None) -> None:
+        self._drain()
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._leaving.set)
+
+
+class WebServer(EntranceServer):
+    """The control plane's."""
 
     def __init__(
         self,
@@ -82,42 +136,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             probes=Probes(root.checks()),
             requests=requests,
         )
-        super().__init__(_config(bridge))
-        self._drain, self._entrances, self._proxies = drain, entrances, proxies or TrustedProxies()
-
-    async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
-        self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()  # before a signal can come
-        await super().serve(sockets)
-
-    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
-        await super().startup(sockets=[])
-        most = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        seats = Seats(most - doors_share(most))
-        self.servers = [self._acceptor(each, seats) for each in self._entrances]
-
-    def _acceptor(self, entrance: Entrance, seats: Seats) -> Acceptor:
-        config = self.config
-        if entrance.app is not None:
-            config = _config(entrance.app)
-            config.load()
-        connection = partial(self._connection, config, seats)
-        return Acceptor(entrance.listener, seats, connection, tls=entrance.tls, proxies=self._proxies)
-
-    def _connection(self, config: uvicorn.Config, seats: Seats) -> HttpConnection:
-        connection = HttpConnection(config=config, server_state=self.server_state, app_state=self.lifespan.state)
-        connection.seats, connection.proxies = seats, self._proxies
-        return connection
-
-    async def main_loop(self) -> None:
-        await self._leaving.wait()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        threading.Thread(target=self._leave, args=(sig, frame), daemon=True).start()
-
-    def _leave(self, sig: int, frame: FrameType | None) -> None:
-        self._drain()
-        super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._leaving.set)
+        super().__init__(bridge, entrances, drain, proxies)
 
 
 def _config(app: Any) -> uvicorn.Config:

@@ -33,10 +33,11 @@ from typing import Any
 
 import orjson
 
+from chalicelib.domain.fences import Fence
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.keys import EVENTS, Due, Key, event_at
-from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Refused, StorageFull
-from chalicelib.store import cursors
+from chalicelib.domain.keys import EVENTS, FENCE, Due, Key, event_at
+from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Moved, Refused, StorageFull
+from chalicelib.store import cursors, nouns
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
 
 log = logging.getLogger(__name__)
@@ -431,7 +432,13 @@ class SqliteStore:
 
 
 def _attempt(writer: sqlite3.Connection, changes: Sequence[Change]) -> Exception | None:
-    """Make all these changes, or none of them and return the reason."""
+    """Make all these changes, or none of them and return the reason. While a fence says that this store doesn't decide,
+    only changes are made that name the fence."""
+    fenced = writer.execute(_GET, FENCE).fetchone()
+    if fenced is not None and all(change.key != FENCE for change in changes):
+        fence = nouns.read(Fence, record_in(fenced))
+        if not fence.decides:
+            return Moved(fence.problem, hint=fence.hint)
     writer.execute("SAVEPOINT attempt")
     refusal: Exception | None = None
     try:

@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 import typer
 
 from chalicelib.errors import Refused
-from cli.commands import server_backup, server_info, server_install
+from cli.commands import server_backup, server_info, server_install, server_migrate
 from cli.main import other_dstack
 from cli.screen.parameters import epilog, new_group
 from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
 
-COMMANDS = (server_info, server_backup, server_install)
+COMMANDS = (server_info, server_backup, server_install, server_migrate)
 # The modules of the packages in the extra `server`; uvloop may be missing.
 NEEDED = ("acme", "authlib", "cryptography", "httptools", "paramiko", "requests", "urllib3", "uvicorn")
 HELP = """\

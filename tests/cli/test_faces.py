@@ -70,7 +70,7 @@ NO_TABLE = {  # lines, a log, a script
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
     "secret delete", "secret set", "server", "server backup", "server backups", "server restore", "server restored",
-    "server upgrade",
+    "server upgrade", "server migrate",
     "server install", "server uninstall",
     "service token", "stop", "token create", "token revoke",
     "preset create", "preset delete", "preset export", "preset logs", "preset pull", "preset push", "preset resume",

@@ -150,7 +150,9 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
     of_its_own |= {"account_work": AccountWork(), "streams": None, "publishes": False}  # no connection lasts there
     of_its_own |= {"given_install_id": root.install_id, **({} if "install-key" in reads else {"install_key": b""})}
     of_its_own |= {} if "master-key" in reads else {"seal": NoSealer()}
-    return Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, AccountWork())))
+    made = Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, AccountWork())))
+    made.check_fence()  # as its process does before its first event
+    return made
 
 
 # What no story here plays: what every function does before its first event, and what AWS does in its name; what is said

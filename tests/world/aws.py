@@ -107,6 +107,7 @@ class AwsSite(Site):
 
         def invoke(event: dict[str, Any]) -> Any:
             with self.policed.running(name):
+                root.check_fence()
                 return json.loads(json.dumps(handler(json.loads(json.dumps(event)), None, root)))
 
         return invoke

@@ -72,7 +72,7 @@ class EmbeddedSite(Site):
 
     def __init__(self, name: str, folder: Path, cloud: str = FACTS.name) -> None:
         super().__init__(name, cloud)
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         settings = ServerSettings(data_dir=folder)
         self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)
         work = ProviderThreads(lambda: self.root)  # which isn't started either

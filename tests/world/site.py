@@ -40,9 +40,13 @@ class Site:
     def __init__(self, name: str, cloud: str = FACTS.name) -> None:
         """`cloud`: what its simulated one is called."""
         self.name = name  # ids come from it: two sites with one name would confuse theirs
+        self._ids = 0
+        self._surround(cloud)
+
+    def _surround(self, cloud: str) -> None:
+        """Make what is around the control plane."""
         self.time = Time()
         self.script = QUICK
-        self._ids = 0
         self.network = Network(self.time, self._sync, long_poll=self.long_poll)
         self.hosts = Hosts(self.time, self.network, Shell())
         facts = FACTS.with_(name=cloud, containers=cloud == SELLS_CONTAINERS)

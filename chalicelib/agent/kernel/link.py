@@ -24,11 +24,14 @@ PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unaccepta
 
 class LinkError(Exception):
     """No usable response. `problem` is `refused` for 401 and 403, `unacceptable` if the server would never accept the
-    message, else `network`. `status` is the response's, 0 if there was none."""
+    message, else `network`. `status` is the response's, 0 if there was none. `moved_to`: the address of the server that
+    has taken over, if the response names one."""
 
-    def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0, status: int = 0) -> None:
+    def __init__(
+        self, message: str, problem: str = "network", retry_after: float = 0.0, status: int = 0, moved_to: str = ""
+    ) -> None:
         super().__init__(message)
-        self.problem, self.retry_after, self.status = problem, retry_after, status
+        self.problem, self.retry_after, self.status, self.moved_to = problem, retry_after, status, moved_to
 
 
 class _Secure(http.client.HTTPConnection):
@@ -127,4 +130,14 @@ class Link:
         after = response.headers.get("Retry-After") or ""
         excerpt = text[:300].decode("utf-8", "replace")
         retry_after = float(after) if after.isdigit() else 0.0
-        return LinkError("HTTP %d %s" % (response.status, excerpt), problem, retry_after, response.status)
+        moved_to = _server_in(text) if response.status == 308 else ""
+        return LinkError("HTTP %d %s" % (response.status, excerpt), problem, retry_after, response.status, moved_to)
+
+
+def _server_in(text: bytes) -> str:
+    """The address that a redirection names; empty if it names none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return ""
+    return str(value.get("server") or "") if isinstance(value, dict) else ""

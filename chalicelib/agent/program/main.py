@@ -195,6 +195,7 @@ def inside(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> int:
     """`first`: the container's first process, if the machine is a container."""
     from . import build, notices, program
+    from .address import followed
     from .inventory import Inventory
     from .roster import Roster
 
@@ -209,7 +210,7 @@ def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> in
         return FOLDER_IN_USE
     store(data, "instance", options.instance)
     if options.server:
-        store(data, "server", options.server)
+        store(data, "server", followed(data, options.server))
     if options.unit:
         store(data, "unit", options.unit)
     token = read_text(options.token_file) if options.token_file else os.environ.pop("DSTACK_AGENT_TOKEN", None)

@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Set, Union
 
 from ..gateway.role import GatewayRole
 from ..kernel import namespaces
@@ -25,6 +25,7 @@ from ..kernel.task_runtime import ALONE, CONTAINER, TaskError, TaskRuntime, isol
 from ..kernel.tasks import make_pipe, read_text, write_atomic
 from ..replicas.replicas import WatchedReplicas
 from . import chunks
+from .address import Address
 from .commands import (
     Abort,
     Carry,
@@ -67,29 +68,6 @@ else:
 END_SECONDS = 5.0  # to wait for the SSH servers of ended jobs when the agent ends
 ADDRESS_EVERY = 0.5  # seconds between two reads of an unreachable server's address
 FETCH_TRIES = 30
-
-
-class Address:
-    """The server's address, the head node on the route there, and the agent's token. They are in files, so that a
-    running agent can follow a server that moves."""
-
-    def __init__(self, data: str) -> None:
-        self._data = data
-        self.current: Tuple[str, str] = ("", "")  # the server's URL and the token
-
-    def read(self) -> Tuple[str, str]:
-        return (self._line("server"), self._line("token"))
-
-    def via(self) -> str:
-        return self._line("via")
-
-    def _line(self, name: str) -> str:
-        return (read_text(os.path.join(self._data, name)) or "").strip()
-
-    def refresh(self) -> bool:
-        """Reread `current`; returns whether it has changed."""
-        before, self.current = self.current, self.read()
-        return before != self.current
 
 
 class AgentProgram:
@@ -425,6 +403,8 @@ class AgentProgram:
         if isinstance(outcome, LinkError):
             log("sync %d: %s" % (message.seq, outcome))
             self._unreachable = True
+            if outcome.moved_to:
+                self._address.follow(outcome.moved_to)  # the next step finds that it has changed
             if outcome.problem == "unacceptable":
                 log("sync %d: message dropped: the server would never accept it" % message.seq)
             for command in self._session.failed(message, outcome.problem, now, outcome.retry_after):

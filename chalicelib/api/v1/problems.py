@@ -70,6 +70,7 @@ KINDS: Mapping[type[DstackError], Kind] = {
     ),
     errors.StorageFull: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "storage-full", "The control plane's storage is full"),
     errors.NotDeployed: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "not-deployed", "A part of the control plane is missing"),
+    errors.Moved: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "moved", "The control plane has moved"),
     errors.Bug: FAILED,
     DstackError: REFUSED,
 }

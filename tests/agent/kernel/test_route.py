@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.kernel import route
 from chalicelib.agent.kernel.link import Link, LinkError
-from chalicelib.agent.program.program import Address
+from chalicelib.agent.program.address import Address
 from chalicelib.agent.streams import streams
 from tests.agent.played_plane import Plane
 

@@ -20,9 +20,10 @@ from chalicelib.agent.kernel.spool import SpoolWriter
 from chalicelib.agent.kernel.task_runtime import CONTAINER, TaskError, TaskUsage
 from chalicelib.agent.kernel.tasks import make_pipe
 from chalicelib.agent.program import gpu_tools
+from chalicelib.agent.program.address import Address
 from chalicelib.agent.program.inventory import Inventory, Runner
 from chalicelib.agent.program.periodic import Intervals, Periodic
-from chalicelib.agent.program.program import Address, AgentProgram, new_session
+from chalicelib.agent.program.program import AgentProgram, new_session
 from chalicelib.agent.program.roster import Fetch, Roster
 from tests.agent.desk import Runtime
 from tests.agent.server import PATIENCE, Plane, Server

@@ -257,6 +257,7 @@ ANSWERS: dict[str, Any] = {
 }
 LINES = {
     "automation delete": "automation delete train",
+    "server migrate": "server migrate prod",
     "apply": "apply",
     "attach": "attach train --logs",
     "backend check": "backend check aws",
@@ -311,6 +312,7 @@ LINES = {
 }
 ELSEWHERE = {  # flags that show on another command line than the plain one
     ("apply", "detach"): Line("apply -y"),
+    **{("server migrate", name): Line("server migrate prod --keys") for name in ("check", "abort", "yes")},
     ("apply", "web"): Line("apply -y -d"),
     ("apply", "as_json"): Line("apply -y"),
     ("apply", "force"): Line("apply -y", plane={"/runs/get_plan": active}),
