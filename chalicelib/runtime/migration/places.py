@@ -58,7 +58,8 @@ def folder_place(folder: Path, public_url: str, held: ExitStack, *, target: bool
     held.callback(store.close)
 
     def settle() -> None:
-        held.enter_context(locked(folder, patience=TO_STOP))
+        if not target:  # whose lock is held already
+            held.enter_context(locked(folder, patience=TO_STOP))
 
     return Place(
         name=f"the folder {folder}",
