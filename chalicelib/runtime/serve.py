@@ -115,10 +115,7 @@ def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, k
             root.polls.close()  # or the long polls would hold the shutdown for a minute
             root.door.close()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
-        load_handlers()
-        _tune()
+        _prepare_process()
         requests = RequestLog(settings.request_level, random_id, served=RequestMeter(root.counters, root.measures))
         web = WebServer(
             root, entrances.all, ready=ready, drain=drain, requests=requests, proxies=settings.trusted_proxies
@@ -139,7 +136,10 @@ def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, k
     return False
 
 
-def _tune() -> None:
+def _prepare_process() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
+    load_handlers()
     gc.freeze()  # what the start created stays, so no collection needs to check it again,
     gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
     sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
