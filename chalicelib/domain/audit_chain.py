@@ -21,7 +21,8 @@ _FIELDS = ("number", "place", "event", "previous", "hash")
 
 @dataclass(frozen=True)
 class Head:
-    """The last line of a chain. `place`: of its event in the server's feed."""
+    """The last line of a chain. `place`: the position in the server's feed up to which all events have their lines. Of
+    a record of several events only the last line moves it."""
 
     number: int = 0
     place: int = 0

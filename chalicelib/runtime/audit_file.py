@@ -25,10 +25,14 @@ class FileSink:
         self.path, self._largest = path, largest
 
     def end(self) -> Head:
+        """Lines that a crash cut off are removed, and so are those of a record whose last line isn't there: they are
+        written again, and are the same."""
         head = _head_of(self.path)
-        names = [each.name for each in self.path.parent.glob("*")] if head.number == 0 else []
-        if earlier := rotated(self.path, names):  # a crash came between the name and the new file
-            return _head_of(self.path.with_name(earlier[-1]))
+        earlier = rotated(self.path, [each.name for each in self.path.parent.glob("*")])
+        before = _head_of(self.path.with_name(earlier[-1])) if earlier else Head()
+        if head.number == 0 or head.place == before.place:  # it has nothing, or nothing but the beginning of a record
+            _cut(self.path, 0)
+            return before
         return head
 
     def append(self, lines: Sequence[bytes], head: Head) -> None:
@@ -60,21 +64,34 @@ class FileSink:
 
 
 def _head_of(path: Path) -> Head:
-    """The end of the file; a line that a crash cut off is removed. Raises Refused for a file of something else."""
+    """The last line that ends a record. Raises Refused for a file of something else."""
     try:
-        with path.open("r+b") as file:
+        with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
             tail = file.read()
-            if not tail.endswith(b"\n"):
-                cut = tail.rfind(b"\n") + 1
-                file.truncate(size - len(tail) + cut)
-                tail = tail[:cut]
     except FileNotFoundError:
         return Head()
     except OSError as error:
         raise disk_error(path, error) from error
-    return last_line(tail, str(path), "Move the file away, and the server begins a new one.")
+    lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)
+    hint = "Move the file away, and the server begins a new one."
+    head = last_line(b"".join(lines[-1:]), str(path), hint)
+    while len(lines) > 1 and (above := last_line(lines[-2], str(path), hint)).place == head.place:
+        lines.pop()
+        head = above
+    whole = size - len(tail) + sum(map(len, lines))
+    if whole < size:
+        _cut(path, whole)
+    return head
+
+
+def _cut(path: Path, size: int) -> None:
+    try:
+        if path.exists():
+            os.truncate(path, size)
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
 def last_line(lines: bytes, where: str, hint: str) -> Head:

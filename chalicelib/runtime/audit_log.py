@@ -16,7 +16,7 @@ from chalicelib.domain.events import Event
 from chalicelib.engine.ports import Feed
 from chalicelib.errors import DstackError
 from chalicelib.runtime.ticker import Ticker
-from chalicelib.store import nouns
+from chalicelib.store.history import events_in
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,10 @@ class AuditLog:
             while entries := self._feed.feed_after(self._head.place, BATCH):
                 head, lines = self._head, []
                 for place, record in entries:
-                    line, head = line_of(head, place, _json(nouns.read(Event, record)))
-                    lines.append(line)
+                    *first, last = [(head.place, event) for event in events_in(record)]
+                    for at, event in (*first, (place, last[1])):
+                        line, head = line_of(head, at, _json(event))
+                        lines.append(line)
                 self._unsure = True
                 self._sink.append(lines, head)
                 self._head, self._unsure = head, False

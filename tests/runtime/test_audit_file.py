@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain import keys
 from chalicelib.domain.audit_chain import Broken, Head, verified
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.errors import Refused
@@ -17,11 +18,15 @@ from chalicelib.runtime.audit_log import BATCH, AuditLog
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
+from chalicelib.store.history import events_in, grouped
+from chalicelib.store.listing import all_of
 from chalicelib.store.port import Record
 from chalicelib.usecases.operator.first_start import first_start
 from cli.screen.terminal import Terminal
+from tests.api.rig import ADMIN, Rig, submit, task
 from tests.world.cli import Dstack
-from tests.world.time import NOW
+from tests.world.plane import World
+from tests.world.time import NOW, Clock
 
 
 def event(number: int) -> Event:
@@ -142,3 +147,51 @@ def test_the_command_says_whether_it_holds_and_where_it_doesnt(path: Path) -> No
     ended = dstack("audit", "verify", str(path))
     assert ended.code == 1 and "line 2 was changed" in ended.err
     assert "can't be read" in dstack("audit", "verify", f"{path}.old").err
+
+
+class Grouped(Fed):
+    """A feed whose records have three events each, as commits make them."""
+
+    def feed_after(self, place: int, limit: int) -> list[tuple[int, Record]]:
+        groups = [self.events[first : first + 3] for first in range(0, len(self.events), 3)]
+        rows = list(enumerate(groups, 1))[place : place + limit]
+        return [(at, record) for at, group in rows for record in grouped([nouns.put(each).record for each in group])]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_events_of_one_record_are_all_written_wherever_a_crash_cuts(path: Path, size: int) -> None:
+    feed = Grouped([event(n) for n in range(6)])
+
+    def log() -> AuditLog:
+        return AuditLog(FileSink(path, size), feed)
+
+    log().write()
+    feed.events += [event(n) for n in range(6, 12)]
+    log().write()
+    before = path.read_bytes()
+    assert [json.loads(line)["place"] for line in before.splitlines()][-6:] == [2, 2, 3, 3, 3, 4]
+    earlier = {each: each.read_bytes() for each in path.parent.glob("audit.0*")}
+    for cut in range(0, len(before) + 1, 7):
+        for each in path.parent.glob("audit.0*"):
+            each.unlink()
+        for each, data in earlier.items():
+            each.write_bytes(data)
+        path.write_bytes(before[:cut])
+        log().write()
+        files = [*sorted(path.parent.glob("audit.0*")), path]
+        assert b"".join(each.read_bytes() for each in files) == b"".join((*earlier.values(), before)), cut
+    assert verified(b"".join((*earlier.values(), before)).splitlines(keepends=True)).number == 12
+
+
+@pytest.mark.slow
+def test_a_servers_own_events_are_all_in_it(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    root = EmbeddedRoot(ServerSettings(data_dir=tmp_path / "s", audit_file=path), ServerConfig(projects=()), "http://p")
+    _, project = first_start(root.plane, ADMIN)
+    rig = Rig(World(root.plane, Clock(), tmp_path), project)
+    submit(rig, task())
+    stored = [each for page in (project.id, "") for each in all_of(root.plane.store, "main", keys.events_of(page))]
+    ids = sorted(each.id for record in stored for each in events_in(record))
+    root.close()
+    assert sorted(json.loads(line)["event"]["id"] for line in path.read_bytes().splitlines()) == ids
+    assert whole(path).number == len(ids) > 3 > len(stored) - len(ids)
