@@ -71,6 +71,14 @@ def test_volumes_say_what_they_cost_and_are_deleted_by_name(server: Server, show
     shown.gone(**shown.row("scratch"))
 
 
+def test_what_a_volume_would_cost_is_known_by_another(shown: Tab) -> None:
+    shown.go("#/main/launch")
+    shown.fill("Configuration", "type: volume\nname: more\nbackend: aws\nregion: sim-east\nsize: 10GB\n")
+    shown.see("if it is of the kind of data", exact=False)
+    shown.fill("Configuration", "type: volume\nname: more\nbackend: aws\nregion: sim-north\nsize: 10GB\n")
+    shown.see("aws tells it once the disk is there.", exact=False)
+
+
 def test_a_gateway_says_what_to_enter_at_the_dns(server: Server, shown: Tab) -> None:
     gateway = {
         "type": "gateway",

@@ -110,9 +110,9 @@ def test_what_an_account_provider_said_is_shown(tab: Tab) -> None:
 
 
 def test_buttons_that_a_role_may_not_use_are_not_there(server: Server, tabs: Callable[..., Tab]) -> None:
-    tab = tabs()
+    tab, token = tabs(), token_of(server, "ann")
     tab.open("#/main/settings/members")
-    tab.sign_in(token_of(server, "ann"))
+    tab.sign_in(token)
     tab.see("ann")
     tab.see("you")
     assert tab.count(role="button", name="Add a member") == 0 and tab.count(role="link", name="Secrets") == 0
@@ -121,7 +121,7 @@ def test_buttons_that_a_role_may_not_use_are_not_there(server: Server, tabs: Cal
     try:
         other = tabs()
         other.open("#/main/settings/members")
-        other.sign_in(token_of(server, "ann"))
+        other.sign_in(token)
         other.see(role="button", name="Add a member")
         other.see(role="link", name="Secrets")
     finally:

@@ -1,5 +1,6 @@
 // What a configuration would do, as the API's dry run says.
 import { get } from "../../data/api.js";
+import { useCollection } from "../../data/live.js";
 import { Loading } from "../../kit/empty.js";
 import { Money } from "../../kit/money.js";
 import { Failed, Notice } from "../../kit/notice.js";
@@ -11,6 +12,7 @@ import { lineDiff } from "../../lib/diff.js";
 import { counted } from "../../lib/money.js";
 import { gpuTitle, machinesCost, machinesText } from "../../lib/offers.js";
 import { runPath } from "../../lib/run_facts.js";
+import { priceBefore } from "../../lib/volume_price.js";
 import { topValue } from "../../lib/yaml_place.js";
 import { specText } from "../../lib/yaml_text.js";
 
@@ -44,9 +46,16 @@ function Meaning({ project, text, plan }) {
   return html`<p class="plan-action">${(WORDS[plan.action] ?? String)(name || "it, under a name of its own")}</p>
     ${(plan.jobs ?? []).map((/** @type {any} */ job, /** @type {number} */ number) => html`<${Jobs} key=${number} job=${job} />`)}
     ${plan.machines && html`<${Machines} machines=${plan.machines} />`}
-    ${topValue(text, "type") === "volume" && html`<p class="soft">Its price a month is known once the cloud has made it.</p>`}
+    ${topValue(text, "type") === "volume" && html`<${VolumePrice} project=${project} text=${text} />`}
     ${plan.notes?.length > 0 && html`<ul class="plan-notes">${plan.notes.map((/** @type {string} */ note) => html`<li key=${note}><${Words} text=${note} /></li>`)}</ul>`}
     ${plan.action === "change" && plan.spec && html`<${Changes} project=${project} plan=${plan} />`}`;
+}
+
+/** @param {{project: string, text: string}} props */
+function VolumePrice({ project, text }) {
+  const { items } = useCollection("volumes", project);
+  const [backend, region, size] = ["backend", "region", "size"].map((key) => topValue(text, key));
+  return html`<p class="soft">${priceBefore({ backend: backend ?? "", region: region ?? "", size: size ?? "" }, items)}</p>`;
 }
 
 /** @param {{job: RunPlan["jobs"][number]}} props */
