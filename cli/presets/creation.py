@@ -319,7 +319,7 @@ def stop(terminal: Terminal, folder: Folder) -> str:
     with folder.taken():
         stopped = clean_up(terminal, folder)
         end = search.finish(preset["trials"], "Stopped, as asked.", stopped=True)
-        folder.write({**preset, "status": end.status, "reason": end.reason, "best": end.best})
+        worker.record(folder, preset, end, terminal.now())
     left = f", and {', '.join(stopped)}, which it had left" if stopped else ""
     return f"Preset {folder.id} is stopped{left}."
 

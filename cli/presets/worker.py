@@ -203,22 +203,29 @@ class Worker:
         self.preset["kept_run"] = name
 
     def _record(self, end: Finish) -> None:
-        chosen = best(self.preset["trials"])
-        self.preset |= {
-            "status": end.status,
-            "reason": end.reason,
-            "best": chosen["number"] if chosen else None,
-            "service": export.service_of(self.preset, chosen) if chosen else None,
-            "finished_at": iso(self.terminal.now()),
-        }
-        if chosen:
-            (self.folder.path / "preset.yml").write_text(export.text_of(self.preset, chosen), encoding="utf-8")
         self._report(end.reason)
-        self.folder.withdraw(STOP)
-        self.folder.write(self.preset)
+        self.preset = record(self.folder, self.preset, end, self.terminal.now())
 
     def _report(self, text: str) -> None:
         self.folder.append(PROGRESS, self.terminal.now(), text=text)
+
+
+def record(folder: Folder, preset: contract.Preset, end: Finish, now: float) -> contract.Preset:
+    """Stores how a search ended and what it found; the preset then."""
+    chosen = best(preset["trials"])
+    ended: contract.Preset = {
+        **preset,
+        "status": end.status,
+        "reason": end.reason,
+        "best": chosen["number"] if chosen else None,
+        "service": export.service_of(preset, chosen) if chosen else None,
+        "finished_at": iso(now),
+    }
+    if chosen:
+        (folder.path / "preset.yml").write_text(export.text_of(preset, chosen), encoding="utf-8")
+    folder.withdraw(STOP)
+    folder.write(ended)
+    return ended
 
 
 def _outcome(trial: contract.PresetTrial) -> str:

@@ -416,10 +416,12 @@ def test_stopping_one_that_nobody_works_on_stops_what_it_left(work: Work) -> Non
     work(*APPLY)
     left = f"preset-{work.folder().id}-1"
     work.folder().append(RUNS, NOW, run=left)
+    work.folder().write_trial(trial(1, 100.0))
     work.cloud.runs[left] = "running"
     ended = work("preset", "stop", "qwen", "-y")
     assert ended.code == 0 and left in ended.out and work.cloud.active() == [], ended
-    assert work.preset()["status"] == "stopped"
+    found = work.preset()
+    assert (found["status"], found["best"], found["service"]["name"]) == ("stopped", 1, "qwen") and found["finished_at"]
     assert "is stopped already" in work("preset", "stop", "qwen", "-y").out
 
 
