@@ -80,6 +80,8 @@ ROWS = (
     Row("console.switch_ms", "console, to another page", "ms", 100),
     Row("console.change_seen_ms", "console, a new run is seen", "ms", 1000),
     Row("console.scroll_step_ms", "console, a step in 10,000 runs", "ms", 50),
+    Row("console.scroll_window_work_ms", "its CPU, a window of runs on", "ms", 16),
+    Row("console.log_window_work_ms", "a window of 100,000 lines on", "ms", 16),
     Row("console.heap_mb", "console, kept after 100 pages", "MB", 10, timed=False),
     Row("idle.core_percent", "idle server, of a core", "%", 0.2),
     Row("idle.rss_mb", "idle server, memory", "MB", 120, timed=False),
