@@ -5,21 +5,18 @@ Its commands are in modules of their own, named in `COMMANDS`: each has an `app`
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from chalicelib.errors import Refused
 from cli.commands import server_backup, server_info, server_install, server_migrate
+from cli.commands.server_packages import check_packages
 from cli.main import other_dstack
 from cli.screen.parameters import epilog, new_group
 from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
 
 COMMANDS = (server_info, server_backup, server_install, server_migrate)
-# The modules of the packages in the extra `server`; uvloop may be missing.
-NEEDED = ("acme", "authlib", "cryptography", "httptools", "paramiko", "requests", "urllib3", "uvicorn")
 HELP = """\
 Start the control plane on this machine.
 
@@ -158,7 +155,7 @@ def server(
         raise typer.BadParameter(f"--debug and --log-level {log_level} contradict each other.")
     if yes and no:
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
-    _check_packages()
+    check_packages()
     if other := other_dstack():
         terminal(ctx).warn(other)
     from chalicelib.runtime.serve import serve
@@ -189,15 +186,6 @@ def server(
     if fake_cloud_name and not settings.fake_cloud:
         raise typer.BadParameter("--fake-cloud-name needs --fake-cloud.", ctx=ctx)
     raise typer.Exit(serve(settings))
-
-
-def _check_packages() -> None:
-    """Raises Refused if what only the server needs isn't installed."""
-    if lacking := [name for name in NEEDED if find_spec(name) is None]:
-        raise Refused(
-            f"What is installed here is a client. A server also needs {', '.join(lacking)}.",
-            hint="Install dstack-serverless again, with its extra `server`: see docs/install.md.",
-        )
 
 
 def _admin_token(here: Terminal, token: str | None) -> str | None:

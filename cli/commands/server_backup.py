@@ -13,6 +13,7 @@ import typer
 
 from chalicelib.domain.instants import SECOND, Micros, iso
 from chalicelib.errors import Refused
+from cli.commands.server_packages import check_packages
 from cli.screen.parameters import command, new_group
 from cli.screen.since import seconds_of
 from cli.screen.terminal import Terminal, terminal
@@ -209,6 +210,7 @@ def restored(
     agents don't list any more fail, and are tried again if their runs say so.
     No --json: it prints lines for whoever restores.
     """
+    check_packages()
     from chalicelib.runtime.restored import restoration
 
     here = terminal(ctx)
@@ -234,6 +236,7 @@ def restored(
 @contextmanager
 def _opened(here: Terminal, place: str, key_file: Path | None, folder: Path | None = None) -> Iterator[Backups]:
     """The backups in a place. `folder`: the data folder of a new backup."""
+    check_packages()
     from chalicelib.runtime.backup_keys import backups_of
     from chalicelib.runtime.settings import backup_settings
 

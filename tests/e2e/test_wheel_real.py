@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.program.build import build
-from cli.commands.server import NEEDED
+from cli.commands.server_packages import NEEDED
 from tests.harness import installed
 from tests.harness.installed import brought, build_wheel, direct, install, metadata, plain
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
