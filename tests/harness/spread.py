@@ -50,6 +50,7 @@ TOGETHER = {
     "tests/agent/program/test_images_real.py": "engine",
     "tests/agent/sessions/test_attached_containers_real.py": "engine",
     "tests/e2e/containers/test_containers_real.py": "engine",
+    "tests/e2e/operate/test_container_real.py": "engine",
     "tests/e2e/containers/test_markets_real.py": "engine",
     "tests/agent/runtimes/test_node_ssh_containers_real.py": "engine",
     "tests/agent/replicas/test_replica_containers_real.py": "engine",
