@@ -7,7 +7,8 @@ restart. The feed keeps the events that aren't in all of them yet.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
@@ -15,12 +16,14 @@ from chalicelib.domain.audit_chain import Head, line_of
 from chalicelib.domain.events import Event
 from chalicelib.engine.ports import Feed
 from chalicelib.errors import DstackError
+from chalicelib.runtime.audit_targets import AuditTargets
 from chalicelib.runtime.ticker import Ticker
 from chalicelib.store.history import events_in
 
 log = logging.getLogger(__name__)
 
 BATCH = 200  # events that are written at once
+S3_EVERY = 60.0  # seconds between two objects
 
 
 class Sink(Protocol):
@@ -89,3 +92,16 @@ class AuditLogs:
                 each.write()
             except DstackError as error:
                 log.warning("the last events aren't in the audit log yet, and come with the next start: %s", error)
+
+
+def logs_of(file: Path | None, targets: AuditTargets, folder: Path, feed: Feed) -> Iterator[AuditLog]:
+    from chalicelib.runtime.audit_file import FileSink
+    from chalicelib.runtime.audit_s3 import S3Sink, s3_client
+    from chalicelib.runtime.audit_syslog import SyslogSink
+
+    if file is not None:
+        yield AuditLog(FileSink(file, targets.file_bytes), feed)
+    if targets.s3 is not None:
+        yield AuditLog(S3Sink(*targets.s3, s3_client(), S3_EVERY), feed)
+    if targets.syslog is not None:
+        yield AuditLog(SyslogSink(targets.syslog, folder), feed)

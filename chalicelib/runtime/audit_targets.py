@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from chalicelib.errors import Invalid, Refused
+from chalicelib.errors import Invalid
 from chalicelib.runtime.audit_syslog import Address, address_of
-
-if TYPE_CHECKING:
-    from chalicelib.engine.ports import Feed
-    from chalicelib.runtime.audit_log import AuditLog
 
 FILE, FILE_SIZE = "DSTACK_SERVER_AUDIT_FILE", "DSTACK_SERVER_AUDIT_FILE_MB"
 BUCKET, SYSLOG = "DSTACK_SERVER_AUDIT_S3", "DSTACK_SERVER_AUDIT_SYSLOG"
-S3_EVERY = 60.0  # seconds between two objects
 
 
 @dataclass(frozen=True)
@@ -49,30 +42,3 @@ def bucket_of(text: str, name: str) -> tuple[str, str]:
     if found is None:
         raise Invalid(f"{name} is {text[:200]!r}, not a place in S3.", hint="Write it as in s3://bucket/audit.")
     return found[1], found[2] or ""
-
-
-def logs_of(file: Path | None, targets: AuditTargets, folder: Path, feed: Feed) -> Iterator[AuditLog]:
-    from chalicelib.runtime.audit_file import FileSink
-    from chalicelib.runtime.audit_log import AuditLog
-    from chalicelib.runtime.audit_s3 import S3Sink
-    from chalicelib.runtime.audit_syslog import SyslogSink
-
-    if file is not None:
-        yield AuditLog(FileSink(file, targets.file_bytes), feed)
-    if targets.s3 is not None:
-        yield AuditLog(S3Sink(*targets.s3, s3_client(), S3_EVERY), feed)
-    if targets.syslog is not None:
-        yield AuditLog(SyslogSink(targets.syslog, folder), feed)
-
-
-def s3_client() -> Any:
-    from chalicelib.runtime.settings import emulator
-
-    try:
-        import boto3
-    except ImportError as error:
-        raise Refused(
-            "An audit log in S3 needs boto3, which isn't installed here.",
-            hint="Install dstack-serverless with its extra `aws`.",
-        ) from error
-    return boto3.client("s3", endpoint_url=emulator())

@@ -26,8 +26,7 @@ from chalicelib.engine.measures import Measures, measured_or_logged
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Moved, StorageFull
 from chalicelib.runtime.asgi import Polls
-from chalicelib.runtime.audit_log import AuditLogs
-from chalicelib.runtime.audit_targets import logs_of
+from chalicelib.runtime.audit_log import AuditLogs, logs_of
 from chalicelib.runtime.backup_keys import CHECK_EVERY, back_up_if_due
 from chalicelib.runtime.carriers import CarrierMaker, Make
 from chalicelib.runtime.clock import SystemClock, random_id, random_token

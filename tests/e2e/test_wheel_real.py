@@ -53,7 +53,7 @@ TRACED = ("exporter.otlp.proto.http.trace_exporter", "sdk.resources", "sdk.trace
 TRACED += ("sdk.util.instrumentation", "trace.status", "util.re")
 BACKED_UP = ("backup", "backup_keys", "clock", "drill", "restore", "restored", "settings")
 OF_SERVER = {  # imports in functions that only the server calls, or that are tried
-    (f"{PACKAGE}.cli.commands.audit", f"{PACKAGE}.plane.runtime.audit_targets"),
+    (f"{PACKAGE}.cli.commands.audit", f"{PACKAGE}.plane.runtime.audit_s3"),
     *((f"{PACKAGE}.plane.otlp", f"opentelemetry.{name}") for name in TRACED),
     *((f"{PACKAGE}.cli.commands.server", f"{PACKAGE}.plane.runtime.{name}") for name in ("serve", "settings")),
     *((f"{PACKAGE}.cli.commands.server_backup", f"{PACKAGE}.plane.runtime.{name}") for name in BACKED_UP),
