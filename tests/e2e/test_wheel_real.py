@@ -51,13 +51,11 @@ BROUGHT = {  # what we import and don't list: each is part of what a listed one 
 IN_AWS = {"aws-lambda-powertools"}  # what the functions count with; a server doesn't call it
 TRACED = ("exporter.otlp.proto.http.trace_exporter", "sdk.resources", "sdk.trace", "sdk.trace.export", "trace")
 TRACED += ("sdk.util.instrumentation", "trace.status", "util.re")
-BACKED_UP = ("backup", "backup_keys", "clock", "drill", "restore", "restored", "settings")
+OF_SERVERS_COMMANDS = f"{PACKAGE}.cli.commands.server"  # `dstack server`, and those that work on its data
+ROOMS_OF_SERVER = (f"{PACKAGE}.plane.runtime.", f"{PACKAGE}.plane.store.")
 OF_SERVER = {  # imports in functions that only the server calls, or that are tried
     (f"{PACKAGE}.cli.commands.audit", f"{PACKAGE}.plane.runtime.audit_s3"),
     *((f"{PACKAGE}.plane.otlp", f"opentelemetry.{name}") for name in TRACED),
-    *((f"{PACKAGE}.cli.commands.server", f"{PACKAGE}.plane.runtime.{name}") for name in ("serve", "settings")),
-    *((f"{PACKAGE}.cli.commands.server_backup", f"{PACKAGE}.plane.runtime.{name}") for name in BACKED_UP),
-    (f"{PACKAGE}.cli.commands.server_backup", f"{PACKAGE}.plane.store.backups"),
     *((f"{PACKAGE}.plane.backends.kubernetes.addresses", name) for name in ("urllib3", "urllib3.connection")),
 }
 MOST = 45_000_000  # bytes of a client, with what programs need and the bytecode that pip adds
@@ -208,7 +206,8 @@ def test_no_command_but_server_imports_what_only_a_server_needs(wheel: Path, sou
     while todo:
         name = todo.pop()
         for module, imported in imports(sources[name]):
-            if (name, module) in OF_SERVER:
+            of_server = name.startswith(OF_SERVERS_COMMANDS) and module.startswith(ROOMS_OF_SERVER)
+            if of_server or (name, module) in OF_SERVER:
                 continue
             inner = {each for each in (f"{module}.{imported}", module) if each in sources}
             todo += inner - seen
