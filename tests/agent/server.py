@@ -37,6 +37,7 @@ class Plane:
         self.unsaid = 0  # messages that said nothing of a gateway
         self.token, self.credential = "token", "credential"
         self.refuse = False  # answer 401 to everybody
+        self.moved_to = ""  # the address of the server that has taken over
         self.gone = False
         self.poison: bytes | None = None  # output with this in it is never taken
         self.log_put: int | None = None  # bytes of output that waits, from which it is to be put at `store`
@@ -84,6 +85,8 @@ class Plane:
             self.messages += 1
             if self.refuse or bearer not in (self.token, self.credential):
                 return 401, {"detail": "who are you?"}
+            if self.moved_to:
+                return 308, {"server": self.moved_to}
             records = [base64.b64decode(text) for chunk in body["logs"] for _, text in chunk["records"]]
             if self.poison is not None and self.poison in b"".join(records):
                 return 422, {"detail": [{"msg": "logs: this can't be taken", "code": "error"}]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,18 @@ import orjson
 import pytest
 
 from chalicelib.domain.instants import HOUR
+from chalicelib.domain.keys import Key
+from chalicelib.errors import Moved, Refused
 from chalicelib.runtime.migration.signpost import fenced
-from tests.world.moving import MovingWorld, Server, move
+from chalicelib.runtime.migration.steps import Migration, Place
+from chalicelib.store.blobs import FileBlobs
+from chalicelib.store.fences import decides
+from chalicelib.store.log_files import FileLogs
+from chalicelib.store.port import Put, Record
+from chalicelib.store.sqlite import SqliteStore
+from tests.world.moving import Killed, MovingWorld, Server, Watched, move
 from tests.world.site import ADMIN
+from tests.world.time import Clock
 
 HEADERS = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
 FLEET = {"type": "fleet", "name": "pool", "nodes": "0..6"}
@@ -38,9 +48,9 @@ class Load:
                     break
         return status, orjson.loads(answer or b"null")
 
-    def submit(self) -> None:
+    def submit(self, seconds: int = 8) -> None:
         name = f"run-{len(self.taken)}"
-        configuration = {"type": "task", "name": name, "commands": ["echo begun", "sleep 8", "echo over"]}
+        configuration = {"type": "task", "name": name, "commands": ["echo begun", f"sleep {seconds}", "echo over"]}
         spec = {"configuration": {**configuration, "resources": {"cpu": "1..", "memory": "1GB..", "disk": "10GB.."}}}
         status, answer = self.call("/api/project/main/runs/get_plan", {"run_spec": spec})
         if status == 200:
@@ -147,3 +157,88 @@ def test_a_control_plane_moves_there_and_back_whenever_the_command_is_killed(mov
     assert world.redirected
     site.call("/api/project/main/fleets/delete", {"names": ["pool"]})
     moving.until("the machines' end", lambda: not site.cloud.resources())
+
+
+def test_agents_get_time_to_find_the_new_place_however_long_the_way_there_took(moving: Moving) -> None:
+    load, world = moving.load, moving.world
+    load.call("/api/project/main/fleets/apply", {"plan": {"spec": {"configuration": FLEET}}, "force": False})
+    load.submit(seconds=7200)
+    moving.until("the run", lambda: moving.runs() == {"run-0": "running"})
+
+    def interrupted() -> None:
+        moving.here.start()  # the server stops at the fence …
+        raise Killed  # … and so does the command
+
+    with closing(Watched(0, after=False, passes=lambda: None)) as watched:
+        source = replace(moving.here.place(watched), settle=interrupted)
+        with pytest.raises(Killed):
+            Migration(source, moving.there.place(watched), world.time, lambda: "m", lambda _: None).run()
+    world.time.pass_(1800)  # nobody decides for half an hour
+    moving.move(moving.here, moving.there)
+    world.time.pass_(1200)
+    assert moving.runs() == {"run-0": "running"} and world.redirected
+    site = moving.there.site
+    assert site is not None
+    events = [event["message"] for event in site.call("/api/events/list", {"limit": 100})]
+    assert events and not [each for each in events if "unreachable" in each]
+
+
+def test_whatever_is_committed_before_the_fence_arrives(tmp_path: Path) -> None:
+    here, there = SqliteStore(tmp_path / "here.db"), SqliteStore(tmp_path / "there.db")
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        try:
+            here.commit([Put(Record(Key("projects", "books"), written + 1, b"{}"), expect=written)])
+        except Moved:
+            return
+        written += 1
+
+    watched = Watched(0, after=False, passes=write)
+    blobs, logs = FileBlobs(tmp_path / "blobs"), FileLogs(tmp_path / "logs")
+    at = {"blobs": blobs, "logs": lambda _: logs, "keys": (b"", b""), "agents_url": "", "people_url": ""}
+    source, target = (
+        Place(name=name, store=watched.over(store), settle=lambda: None, **at)
+        for name, store in (("here", here), ("there", there))
+    )
+    assert Migration(source, target, Clock(), lambda: "m", lambda _: None).run()
+    last = there.get(Key("projects", "books"))
+    assert last is not None and last.version == written > 5
+    with pytest.raises(Moved):
+        here.commit([Put(last, expect=None)])
+    there.commit([Put(last, expect=None)])
+    assert not Migration(source, target, Clock(), lambda: "m", lambda _: None).run()
+    watched.close()
+
+
+def test_a_place_in_use_or_with_other_keys_is_refused_and_a_migration_can_be_given_up(tmp_path: Path) -> None:
+    stores = {name: SqliteStore(tmp_path / f"{name}.db") for name in ("here", "there", "used")}
+    stores["used"].commit([Put(Record(Key("run/1", "status"), 1, b"{}"), expect=0)])
+    blobs, logs = FileBlobs(tmp_path / "blobs"), FileLogs(tmp_path / "logs")
+
+    def stops() -> None:
+        raise Refused("AWS doesn't answer.")
+
+    def place(name: str, settle: Callable[[], None] = lambda: None, key: bytes = b"") -> Place:
+        return Place(name, stores[name], blobs, lambda _: logs, (key, key), "http://a", "http://a", settle)
+
+    def migration(source: Place, target: Place) -> Migration:
+        return Migration(source, target, Clock(), lambda: "m", lambda _: None)
+
+    with pytest.raises(Refused, match="in use"):
+        migration(place("here"), place("used")).run()
+    with pytest.raises(Refused, match="other keys"):
+        migration(place("here"), place("there", key=b"1")).run()
+    with pytest.raises(Refused, match="no migration to give up"):
+        migration(place("here"), place("there")).give_up()
+    with pytest.raises(Refused, match="AWS"):
+        migration(place("here", settle=stops), place("there")).run()
+    assert not decides(stores["here"]) and not decides(stores["there"])
+    migration(place("here"), place("there")).give_up()
+    assert decides(stores["here"]) and not decides(stores["there"])
+    assert migration(place("here"), place("there")).run()
+    with pytest.raises(Refused, match="decides already"):
+        migration(place("here"), place("there")).give_up()
+    for store in stores.values():
+        store.close()

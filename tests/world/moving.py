@@ -16,6 +16,7 @@ import orjson
 from chalicelib.api.dispatch import Request
 from chalicelib.api.signpost import answer as shown_way
 from chalicelib.errors import Forbidden, Moved, Transient
+from chalicelib.runtime.embedded import RENEW_EVERY
 from chalicelib.runtime.migration.signpost import DATABASE, SignpostPorts, fenced
 from chalicelib.runtime.migration.steps import Migration, Place
 from chalicelib.store.blobs import FileBlobs
@@ -69,6 +70,7 @@ class FolderSite(EmbeddedSite):
         for key in ("install.key", "master.key"):
             (folder / key).write_text(KEY.hex())
         super().__init__(name, folder)
+        self.time.every(RENEW_EVERY, self._made.renewals.write)
 
     def _surround(self, cloud: str) -> None:
         self._world.surround(self, super()._surround, cloud)
@@ -104,6 +106,8 @@ class MovingWorld:
     def _sync(self, instance_id: str, credential: str, body: bytes) -> dict[str, Any]:
         url = self._at.get(instance_id, self._home)
         headers = {"Authorization": f"Bearer {credential}", "Content-Type": "application/json"}
+        if url not in self.answers:
+            raise Transient("nothing listens there")
         status, answer = self.answers[url]("POST", "/agent/sync", headers, body)
         if status == 308:
             self._at[instance_id] = orjson.loads(answer)["server"]

@@ -308,6 +308,24 @@ def test_a_server_that_moved_is_followed(desk: Desk) -> None:
     desk.state("t", "running")
 
 
+def test_a_redirection_to_a_server_that_has_taken_over_is_followed(desk: Desk) -> None:
+    successor, first = Plane(), desk.plane
+    successor.token = first.credential  # it has the records, so it knows the agent
+    successor_server = Server(successor)
+    desk.begin(again=1e6)  # of its own accord it would hardly try again
+    first.until(lambda: first.facts)
+    desk.run()
+    desk.state("t", "running")
+    successor.want("t", "run", spec={"id": "t"})
+    with first.news:
+        first.moved_to = successor_server.url
+        first.news.notify_all()
+    desk.session.hurry()
+    successor.until(lambda: successor.reports.get("t", {}).get("state") == "running")
+    assert (desk.data / "server").read_text() == successor_server.url + "\n"
+    successor_server.stop()
+
+
 def test_a_token_that_was_replaced_is_used(desk: Desk) -> None:
     (desk.data / "token").write_text("wrong\n")
     desk.begin()
