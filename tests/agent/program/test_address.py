@@ -58,3 +58,12 @@ def test_what_no_server_would_say_isnt_followed(tmp_path: Path, old: str, new: s
     address.follow(new)
     assert address.read()[0] == old
     assert not (tmp_path / "moved").exists()
+
+
+def test_an_address_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    (tmp_path / "server").write_text(" http://one \n")
+    address = Address(str(tmp_path))
+    assert address.refresh() and address.current == ("http://one", "")
+    assert not address.refresh()
+    (tmp_path / "token").write_text("t\n")
+    assert address.refresh() and address.current == ("http://one", "t")

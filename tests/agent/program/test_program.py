@@ -20,7 +20,6 @@ from chalicelib.agent.kernel.spool import SpoolWriter
 from chalicelib.agent.kernel.task_runtime import CONTAINER, TaskError, TaskUsage
 from chalicelib.agent.kernel.tasks import make_pipe
 from chalicelib.agent.program import gpu_tools
-from chalicelib.agent.program.address import Address
 from chalicelib.agent.program.inventory import Inventory, Runner
 from chalicelib.agent.program.periodic import Intervals, Periodic
 from chalicelib.agent.program.program import AgentProgram, new_session
@@ -578,15 +577,6 @@ def test_a_periodic_task_is_due_once_an_interval() -> None:
     periodic = Periodic(10.0, now=5.0)
     assert [now for now in (5.0, 14.9, 15.0, 15.1, 24.9, 40.0, 49.9, 50.0) if periodic.begin(now)] == [15.0, 40.0, 50.0]
     assert periodic.next_at == 60.0
-
-
-def test_an_address_is_read_again_when_it_changes(tmp_path: Path) -> None:
-    (tmp_path / "server").write_text(" http://one \n")
-    address = Address(str(tmp_path))
-    assert address.refresh() and address.current == ("http://one", "")
-    assert not address.refresh()
-    (tmp_path / "token").write_text("t\n")
-    assert address.refresh() and address.current == ("http://one", "t")
 
 
 def test_a_session_begins_with_what_is_on_disk(tmp_path: Path) -> None:
