@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from urllib.parse import parse_qs
+
 from tests.console.harness.browser import Tab
 from tests.harness.server import until
 
@@ -42,6 +45,35 @@ def test_a_chart_is_read_with_arrow_keys(signed_in: Tab) -> None:
     first = read()
     signed_in.keys("ArrowLeft")
     until("the value before", lambda: "requests/s: " in read() and read() != first)
+
+
+def test_charts_share_their_crosshair_and_their_range(signed_in: Tab) -> None:
+    signed_in.go("#/main/runs/broken?tab=metrics")
+    charts = [{"css": f".chart-plot >> nth={number}"} for number in range(4)]
+    read = lambda: [signed_in.attribute("aria-valuetext", **each) or "" for each in charts]  # noqa: E731
+    until("the charts", lambda: signed_in.count(css=".chart-plot canvas") == 4)
+    signed_in.point(0.5, **charts[0])
+    until("all are read", lambda: all("UTC" in text for text in read()))
+    gpu, memory, cpu, _ = read()
+    assert "GPU 0: 9" in gpu and "GPU 1: 40 GB" in memory and "used: 0.5" in cpu
+    assert len({moment(text) for text in read()}) == 1
+
+    signed_in.point(0.4, 0.6, **charts[1])
+    signed_in.see(role="button", name="Whole range")
+    query = parse_qs(signed_in.place().partition("?")[2])
+    begin, end = (datetime.fromtimestamp(int(query[name][0]) / 1000, UTC) for name in ("from", "to"))
+    for share in (0.15, 0.9):  # the edges of a chart that wasn't dragged over
+        signed_in.point(share, **charts[3])
+        until("all are inside", lambda: all("UTC" in text and begin <= moment(text) <= end for text in read()))
+    signed_in.press("Whole range")
+    until("all of it", lambda: "from=" not in signed_in.place())
+    signed_in.point(0.9, **charts[3])
+    until("the end of it", lambda: all("UTC" in text and moment(text) > end for text in read()))
+
+
+def moment(text: str) -> datetime:
+    """That a chart is read at."""
+    return datetime.fromisoformat(text.partition(" UTC")[0]).replace(tzinfo=UTC)
 
 
 def test_a_part_that_couldnt_be_loaded_comes_once_the_machine_is_online(signed_in: Tab) -> None:

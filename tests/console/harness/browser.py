@@ -168,6 +168,10 @@ class Tab:
     def fill(self, label: str, text: str, **found: Any) -> None:
         self.ask("fill", **({"label": label, "exact": False, **found}), text=text)
 
+    def point(self, share: float, to: float | None = None, **found: Any) -> None:
+        """Moves the pointer over a share of an element's width; up to another share, it drags."""
+        self.ask("point", **found, **{"from": share} | ({} if to is None else {"to": to, "drag": True}))
+
     def choose(self, label: str, option: str, **found: Any) -> None:
         self.ask("choose", label=label, option=option, **found)
 

@@ -127,6 +127,15 @@ const OPERATIONS = {
   gone: (tab, what) => tab.one(what).waitFor({ state: 'hidden' }),
   press: (tab, what) => tab.one(what).click(),
   fill: (tab, { text, ...what }) => tab.one(what).fill(text),
+  // The pointer goes over an element, from one share of its width to another; with the button down, it drags.
+  point: async (tab, { from, to = from, drag = false, ...what }) => {
+    const { x, y, width, height } = await tab.one(what).boundingBox();
+    const at = (share) => [x + share * width, y + height / 2];
+    await tab.page.mouse.move(...at(from));
+    if (drag) await tab.page.mouse.down();
+    await tab.page.mouse.move(...at(to), { steps: 4 });
+    if (drag) await tab.page.mouse.up();
+  },
   choose: (tab, { option, ...what }) => tab.one(what).selectOption(option).then(() => null),
   keys: async (tab, { keys }) => {
     for (const key of keys) {

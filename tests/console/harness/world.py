@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from chalicelib.console import FOLDER, bundle
+from chalicelib.domain import keys
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.jobs import Job
+from chalicelib.store import nouns
+from chalicelib.store.sqlite import SqliteStore
+from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.runs.metrics import metric_puts
 from tests.console.harness import bundled
 from tests.harness.server import ROOT, Server, until
 
@@ -94,6 +102,31 @@ def furnish(server: Server) -> None:
     for name, status in {"train": "running", "chat": "running", "ended": "done", "broken": "failed"}.items():
         wait(server, name, status)
     wait(server, "stopped", "terminated")
+    report_usage(server, "broken")
+
+
+def report_usage(server: Server, name: str) -> None:
+    """As if a run that has ended had had two busy GPUs for half an hour: what its agent would have reported."""
+    store, now = SqliteStore(server.data / "plane.db"), time.time_ns() // 1000
+    job = nouns.find(store, Job, keys.job(run(server, name)["id"], 0, 0, 0))
+    assert job is not None
+    points = [
+        MetricPoint.model_validate(
+            {
+                "task": job.id,
+                "at": now - (30 - number) * MINUTE,
+                "cpu_usage_micro": number * 30 * SECOND,
+                "memory_usage_bytes": 2**30 + number * 2**25,
+                "memory_working_set_bytes": 2**30,
+                "gpus": [
+                    {"memory_usage_bytes": 40 * 2**30, "util_percent": 90 + number % (8 - gpu)} for gpu in range(2)
+                ],
+            }
+        )
+        for number in range(30)
+    ]
+    store.commit(metric_puts(points, {job.id: job}, now, 1))
+    store.close()
 
 
 def token_of(server: Server, user: str) -> str:
