@@ -20,6 +20,7 @@ from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import ServerSettings, emulator
 
 NEEDED = ("boto3", "pynamodb")
+OF_FUNCTIONS = f"{(__package__ or '').rpartition('.')[0]}.lambda_"  # what pip installs hasn't got it
 _STAGE = re.compile(r"[a-z][a-z0-9-]{0,20}")
 
 
@@ -45,9 +46,10 @@ def migrate(settings: ServerSettings, wish: Wish, console: Console, clients: Cli
     """Returns the exit status."""
     if not _STAGE.fullmatch(wish.stage):
         raise Invalid(f"{wish.stage!r} can't name a stage.", hint="Name the one of `make deploy STAGE=prod`.")
-    if lacking := [name for name in NEEDED if find_spec(name) is None]:
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    if lacking or find_spec(OF_FUNCTIONS) is None:
         raise Refused(
-            f"Moving to or from AWS needs {' and '.join(lacking)}.",
+            f"Moving to or from AWS needs {' and '.join(lacking) or 'what the functions there run'}.",
             hint="Run the command where `make deploy` runs: in a clone of the repository, after `make install`.",
         )
     if clients is None:
