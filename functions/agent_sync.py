@@ -1,6 +1,7 @@
 """The API for agents. It has a Function URL, because API Gateway would cost more than the rest of the control plane.
 
-It serves agents' routes only. Users' calls go through API Gateway, which has throttling and access logs.
+It serves agents' routes only, and the health check, by which a host that is added knows the server at this address.
+Users' calls go through API Gateway, which has throttling and access logs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import base64
 from typing import Any
 
 from chalicelib.api import dispatch
-from chalicelib.api.route import of_agents
+from chalicelib.api.route import of_hosts
 from chalicelib.api.signpost import answer as moved
 from chalicelib.runtime import lambda_
 from chalicelib.runtime.root import Root
@@ -29,7 +30,7 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     )
     here = root or lambda_.any_root()
     fence = here.fence()
-    reply = dispatch.answer(here.plane, request, of_agents) if fence is None else moved(here.plane, fence, request)
+    reply = dispatch.answer(here.plane, request, of_hosts) if fence is None else moved(here.plane, fence, request)
     return {
         "statusCode": reply.status,
         "headers": dict(reply.headers),

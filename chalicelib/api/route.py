@@ -195,3 +195,8 @@ class Route:
 def of_agents(route: Route) -> bool:
     """Do agents call the route, with their credential or to download their program?"""
     return route.path.startswith("/agent/")
+
+
+def of_hosts(route: Route) -> bool:
+    """Does a machine call the route, as an agent or before it has one?"""
+    return of_agents(route) or route.path == "/healthcheck"

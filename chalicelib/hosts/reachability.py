@@ -41,7 +41,7 @@ def reach(host, port, name, call, mark):
         made = connected(host, int(port))
     made.sendall(call.encode())
     said = b""
-    while len(said) < 20000:
+    while mark.encode() not in said and len(said) < 20000:
         more = made.recv(4000)
         if not more: break
         said += more

@@ -70,6 +70,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     lost: Callable[[], object] | None = None  # set by the request under way; called once the connection is lost
     seats = Seats(2**31)  # replaced by the server's own
     proxies = TrustedProxies()  # likewise
+    joining: asyncio.Task[Any] | None = None  # makes the connection; with TLS, that is a handshake
     _left = False
     _deadline: asyncio.TimerHandle | None = None
     _feeding = False  # data is being parsed; most deadlines set meanwhile are replaced before that ends …
@@ -105,6 +106,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self._left = True
         if self.transport is not None:
             self.transport.abort()
+        elif self.joining is not None:
+            self.joining.cancel()
 
     def recognised(self) -> None:
         """The caller's token was accepted."""

@@ -15,6 +15,7 @@ import resource
 import socket
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Container
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -74,10 +75,18 @@ class Seats:
         self._known: OrderedDict[Guest, None] = OrderedDict()  # likewise
         self._recognised: set[Guest] = set()
         self._of_peer: Counter[str] = Counter()  # waiting strangers
-        self.freed: Callable[[], None] = lambda: None  # called when there may be room again
+        self._freed: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._peers)
+
+    def when_freed(self, call: Callable[[], None]) -> None:
+        """Each acceptor that shares these seats is told when there may be room again."""
+        self._freed.append(call)
+
+    def _free(self) -> None:
+        for call in self._freed:
+            call()
 
     @property
     def closed(self) -> bool:
@@ -109,7 +118,7 @@ class Seats:
         else:
             self._strangers[guest] = None
             self._of_peer[self._peers[guest]] += 1
-        self.freed()
+        self._free()
 
     def works(self, guest: Guest) -> None:
         self._stop_waiting(guest)
@@ -128,7 +137,7 @@ class Seats:
             self._stop_waiting(guest)
             self._recognised.discard(guest)
             del self._peers[guest]
-            self.freed()
+            self._free()
 
     def _stop_waiting(self, guest: Guest) -> None:
         self._known.pop(guest, None)
@@ -161,7 +170,7 @@ class Acceptor:
         self._joining: set[asyncio.Task[Any]] = set()
         self._warned: dict[str, float] = {}
         listener.setblocking(False)
-        seats.freed = self._resume
+        seats.when_freed(self._resume)
         self._resume()
 
     def close(self) -> None:
@@ -203,8 +212,15 @@ class Acceptor:
             peer = str(address[0]) if address else ""
             self._seats.sit(connection, "" if peer in self._proxies else peer)
             joining = self._loop.create_task(self._join(connection, accepted))
+            connection.joining = joining
             self._joining.add(joining)
-            joining.add_done_callback(self._joining.discard)
+            joining.add_done_callback(partial(self._joined, connection, accepted))
+
+    def _joined(self, connection: Any, accepted: socket.socket, joining: asyncio.Task[Any]) -> None:
+        self._joining.discard(joining)
+        if joining.cancelled():  # the connection was sent away before its handshake had ended
+            accepted.close()
+            self._seats.left(connection)
 
     async def _join(self, connection: Any, accepted: socket.socket) -> None:
         try:

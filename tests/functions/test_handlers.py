@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.route import of_agents
+from chalicelib.api.route import of_hosts
 from chalicelib.api.routes import ROUTES
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.registry import CLOUDS
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.ids import server_mark
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Bug, Transient
@@ -151,10 +152,17 @@ def test_the_function_url_answers_what_agents_call_and_nothing_else(stack: Stack
         return found
 
     assert stack.rig.ok("/api/projects/list") != [], "the token is good"
-    users = [route for route in ROUTES if not of_agents(route)]
+    users = [route for route in ROUTES if not of_hosts(route)]
     assert len(users) > 50
     assert {status(route.method, route.path.replace("{project_name}", "main")) for route in users} == {404}
     assert status("POST", "/agent/sync") != 404
+
+
+def test_a_host_that_is_added_knows_the_server_at_the_function_url(stack: Stack) -> None:
+    """It is the only address that the host is given, so `hosts/reachability.py` asks there."""
+    answer = agent_sync.handler(url_event("GET", "/healthcheck", "", {}, b""), None, stack.root)
+    shown = json.loads(base64.b64decode(answer["body"]))
+    assert (answer["statusCode"], shown["server"]) == (200, server_mark(stack.root.install_id))
 
 
 def test_a_wake_up_that_cant_be_sent_fails_no_request(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:

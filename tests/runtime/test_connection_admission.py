@@ -7,11 +7,16 @@ import errno
 import logging
 import resource
 import socket
+import ssl
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
+from uvicorn.server import ServerState
 
+from chalicelib.runtime import web
+from chalicelib.runtime.connection import HttpConnection
 from chalicelib.runtime.connection_admission import (
     AT_ONCE,
     ENOUGH,
@@ -92,7 +97,7 @@ def test_one_address_has_a_quarter_of_the_seats_for_strangers_who_wait() -> None
 def test_where_all_work_it_is_closed_until_one_waits_or_leaves() -> None:
     seats, gone = Seats(2), []
     calls: list[str] = []
-    seats.freed = lambda: calls.append("freed")
+    seats.when_freed(lambda: calls.append("freed"))
     one, two = seated(seats, "ab", gone)
     seats.works(one)
     assert not seats.closed
@@ -211,6 +216,66 @@ def test_it_accepts_a_few_at_once_and_none_while_all_seats_are_at_work(caplog: p
     with caplog.at_level(logging.WARNING):
         loop.run_until_complete(story())
     assert "ulimit -n" in caplog.text
+    loop.close()
+    listener.close()
+
+
+def test_each_listener_accepts_again_when_a_seat_is_free() -> None:
+    """A server with TLS listens at several places, whose connections share the seats."""
+    first, second, loop = Listener(), Listener(), Clock()
+    seats, made = Seats(2), list[Guest]()
+
+    def guest() -> Guest:
+        made.append(Guest())
+        loop.call_soon(seats.works, made[-1])
+        return made[-1]
+
+    async def story() -> None:
+        acceptors = [Acceptor(each, seats, guest) for each in (first, second)]  # type: ignore[arg-type]
+        await loop.play(0)
+        await loop.play(0)
+        assert seats.closed
+        for each in (first, second):
+            before = each.accepts
+            for one in list(made):
+                seats.left(one)
+            await loop.play(0)
+            assert each.accepts > before
+            await loop.play(0)
+        for acceptor in acceptors:
+            acceptor.close()
+        await loop.play(0)
+
+    loop.run_until_complete(story())
+    loop.close()
+    first.close()
+    second.close()
+
+
+def test_whoever_never_ends_a_handshake_costs_no_more_than_a_seat() -> None:
+    """A connection that is sent away meanwhile gives its descriptor back at once."""
+    listener, loop, pairs = Listener(), Clock(), [socket.socketpair() for _ in range(5)]
+    left = [near for near, _ in pairs]
+
+    def accept() -> tuple[socket.socket, tuple[str, int]]:
+        if not left:
+            raise BlockingIOError
+        return left.pop(0), ("10.0.0.1", 1)
+
+    async def story() -> None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        connection = partial(HttpConnection, web._config(None), ServerState(), {})
+        listener.accept = accept  # type: ignore[method-assign]
+        acceptor = Acceptor(listener, Seats(8), connection, tls=lambda: tls)  # type: ignore[arg-type]
+        for _ in range(3):
+            await loop.play(0)
+        assert [near.fileno() < 0 for near, _ in pairs] == [True, True, True, False, False]
+        acceptor.close()
+        for _, far in pairs:
+            far.close()
+        await loop.play(0)
+
+    loop.run_until_complete(story())
     loop.close()
     listener.close()
 
