@@ -140,7 +140,7 @@ def read_dataset(path: Path, shown: str) -> list[Prompt]:
     """The prompts of a JSON Lines file. Raises Refused."""
     hint = 'Each line is {"prompt": "..."} or {"messages": [...]}, with "output_tokens" if you like.'
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # a string may have other breaks
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it isn't text in UTF-8"
         raise Refused(

@@ -293,7 +293,7 @@ def show(terminal: Terminal, preset: contract.Preset) -> None:
 def resume(terminal: Terminal, folder: Folder, *, keep_service: bool) -> int:
     preset = folder.read()
     goal = search.Goal.of(preset["configuration"])
-    if not isinstance(search.next_step(goal, preset["trials"]), search.Try):
+    if preset["status"] not in UNFINISHED and not isinstance(search.next_step(goal, preset["trials"]), search.Try):
         raise Refused(
             f"Preset {folder.id} has nothing left to try: {preset['reason']}",
             hint=f"Raise `trials` and create another with `--previous {folder.id}`.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.domain.specs.env import read_env
 from cli.presets.search import Goal, names_of, price_of_tokens
 from cli.tables.cells import money
 
@@ -15,8 +16,7 @@ def service_of(preset: contract.Preset, trial: contract.PresetTrial) -> dict[str
     """On machines like the one that it was measured on. Variables from the user's environment have no value in it."""
     configuration, found = preset["configuration"], dict(trial["proposal"])
     _, _, served = names_of(configuration)
-    env = dict(found.pop("env", None) or {}) if isinstance(found.get("env"), dict) else {}
-    env |= {name: value for name, value in (configuration["env"] or {}).items()}
+    env = {**(read_env(found.pop("env", None)) or {}), **(configuration["env"] or {})}
     service: dict[str, Any] = {"type": "service", "name": preset["name"] or f"preset-{preset['id']}", **found}
     if env:
         service["env"] = [name if isinstance(value, dict) else f"{name}={value}" for name, value in env.items()]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.configuration.problems import problems_of
 from chalicelib.configuration.providers import FROM_CLIENT
+from chalicelib.printable import printable
 from cli.presets.search import Goal, price_of_tokens
 from cli.tables.cells import machine, money
 
@@ -148,10 +149,15 @@ def read(answer: str, goal: Goal) -> Proposal:
         )
     repo, hypothesis = found.get("repo"), found.get("hypothesis")
     proposal = Proposal(
-        str(hypothesis or "no reason given")[:500], goal.repo or (str(repo)[:200] if repo else None), service
+        _line(hypothesis or "no reason given", 500), goal.repo or (_line(repo, 200) if repo else None), service
     )
     service_of(proposal, goal, {}, {}, name="preset")  # its problems are the answer's
     return proposal
+
+
+def _line(found: object, most: int) -> str:
+    """Another's text, as one line that any file can have."""
+    return printable(str(found)[:most]).encode("utf-8", "replace").decode()
 
 
 def _object(answer: str) -> dict[str, Any]:

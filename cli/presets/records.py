@@ -69,12 +69,12 @@ class Folder:
     def _replace(self, path: Path, document: object) -> None:
         """Readers see the old document or the new one."""
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8")
+        fresh.write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8", errors="replace")
         fresh.replace(path)
 
     def append(self, name: str, now: float, **entry: Any) -> None:
         line = json.dumps({"time": iso(now), **entry}, ensure_ascii=False)
-        with (self.path / name).open("a", encoding="utf-8") as opened:
+        with (self.path / name).open("a", encoding="utf-8", errors="replace") as opened:
             opened.write(line + "\n")
 
     def lines(self, name: str, skip: int = 0) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ class Folder:
             text = (self.path / name).read_text(encoding="utf-8")
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()[skip:]]
+        return [json.loads(line) for line in text.split("\n")[skip:-1]]
 
     # --- requests to the worker ---
 

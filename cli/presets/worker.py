@@ -31,6 +31,7 @@ from cli.tables.runs import FINISHED
 if TYPE_CHECKING:
     from chalicelib import contract
 
+NO_CAPACITY = "no-capacity"  # of `retry.on_events`
 ANSWERS = 3  # of the language model for one trial, until one can be used
 
 
@@ -157,7 +158,7 @@ class Worker:
             variables=sorted(env),
             previous=[find(self.terminal.home, each).read() for each in configuration["previous"]],
         )
-        limited = {**configuration, "max_duration": self.bench.seconds, "schedule": None}
+        limited = {**configuration, "max_duration": self.bench.seconds, "schedule": None, "retry": self._patience()}
         problem = ""
         for _ in range(ANSWERS):
             answer = self.bench.unless_stopped(partial(language_model.ask, model, asked, sleep=self.bench.sleep))
@@ -174,13 +175,24 @@ class Worker:
                 asked = proposals.corrected(asked, answer, problem)
         raise Lost(f"no proposal of {ANSWERS} could be used; the last: {problem}")
 
+    def _patience(self) -> Any:
+        """The user's `retry`, for want of a machine alone: a service that fails would begin anew, and so would the time
+        that it may take."""
+        found = self.preset["configuration"]["retry"]
+        written = self.preset["profile"].get("retry") if found is None else found
+        if not written:
+            return written
+        wanted = written if isinstance(written, dict) else {}
+        waits = NO_CAPACITY in (wanted.get("on_events") or [NO_CAPACITY])
+        return {"on_events": [NO_CAPACITY], "duration": wanted.get("duration")} if waits else False
+
     def _check(self, service: Mapping[str, Any]) -> None:
         """Would it start? Raises Unusable with the server's reasons."""
         try:
             plan = self.bench.plan(service)
         except Invalid as error:
             raise Unusable(error.message) from None
-        waits = service["retry"] or self.preset["profile"].get("retry") or any(note["waits"] for note in plan["notes"])
+        waits = service["retry"] or any(note["waits"] for note in plan["notes"])
         if not waits and not all(job["offers"] for job in plan["job_plans"]):
             raise Unusable(refusals(plan["notes"]).rpartition("\n")[0] if plan["notes"] else "no machine fits it now.")
 
@@ -190,6 +202,14 @@ class Worker:
         """Starts the best one again under the preset's name, and leaves it running."""
         configuration = {**self.preset["configuration"], "schedule": None}
         name = self.preset["name"] or f"preset-{self.preset['id']}"
+        try:
+            there = self.bench.known_run(name)
+        except DstackError as error:
+            self._report(f"{name} isn't left running: {error.message}")
+            return
+        if there and there["status"] not in FINISHED:
+            self._report(f"{name} isn't left running: a run of that name is there, and stays as it is")
+            return
         proposal = Proposal(trial["hypothesis"], trial["repo"], trial["proposal"])
         try:
             service = proposals.service_of(proposal, self.bench.goal, configuration, env, name=name)

@@ -36,10 +36,10 @@ def test_prompts_are_as_long_as_asked_and_the_same_every_time() -> None:
 
 def test_a_dataset_is_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
-    lines = [{"prompt": "hello"}, {"messages": [{"role": "system", "content": "x"}], "output_tokens": 7}]
-    path.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    lines = [{"prompt": "hel\u2028lo"}, {"messages": [{"role": "system", "content": "x"}], "output_tokens": 7}]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n\n")
     first, second = read_dataset(path, "requests.jsonl")
-    assert (first.messages[0]["content"], first.output_tokens, second.output_tokens) == ("hello", 1024, 7)
+    assert (first.messages[0]["content"], first.output_tokens, second.output_tokens) == ("hel\u2028lo", 1024, 7)
     assert repeated([first, second], 3) == [first, second, first]
 
 

@@ -316,6 +316,52 @@ def test_the_best_one_is_kept_if_asked(work: Work) -> None:
     assert work.cloud.active() == ["qwen"], "it is the user's now"
 
 
+def test_a_run_of_the_users_with_the_presets_name_is_left_alone(work: Work) -> None:
+    work.cloud.runs["qwen"] = "running"
+    ended = work(*APPLY, "--keep-service")
+    assert "qwen isn't left running: a run of that name is there, and stays as it is" in ended.out
+    assert work.cloud.active() == ["qwen"] and "qwen" not in work.cloud.stopped
+    assert "qwen" not in [spec["run_name"] for spec in work.cloud.specs] and work.preset()["kept_run"] is None
+
+
+def test_one_whose_worker_was_killed_after_its_last_trial_can_go_on(work: Work) -> None:
+    work.working = False
+    work(*APPLY)
+    for each in (trial(1, 100.0), trial(2, 200.0)):
+        work.folder().write_trial(each)
+    work.working = True
+    ended = work("preset", "resume", "qwen", "--keep-service")
+    assert ended.code == 0 and work.preset()["best"] == 2 and work.cloud.active() == ["qwen"], ended
+
+
+@pytest.mark.parametrize(
+    ("written", "of_a_trial"),
+    [
+        ("true", {"on_events": ["no-capacity"], "duration": None}),
+        ("{on_events: [error, no-capacity], duration: 5m}", {"on_events": ["no-capacity"], "duration": 300}),
+        ("{on_events: [error]}", False),
+    ],
+)
+def test_a_trial_that_fails_isnt_begun_anew(work: Work, written: str, of_a_trial: Any) -> None:
+    """Each new submission may run for `max_duration`: without a worker that stops it, it would never end."""
+    work.write(f"retry: {written}\n")
+    assert work(*APPLY, "--trials", "1", "--keep-service").code == 0
+    measured, kept = (spec["configuration"]["retry"] for spec in work.cloud.specs)
+    assert measured == of_a_trial and kept != of_a_trial, "what is left running is retried as the user says"
+
+
+def test_what_a_language_model_writes_can_be_stored_shown_and_exported(work: Work) -> None:
+    """Breaks of lines that only Unicode knows, halves of characters, and sequences for terminals."""
+    good = answer("more\u2028memory \x1b[31m\ud83d\x07", env=["LEVEL=3"])
+    work.scripted.answers = [answer(**{"imag\u2028e\ud83d": "x"}), good]
+    work.write("env: [MODE=fast]\n")
+    ended = work(*APPLY, "--trials", "1")
+    assert ended.code == 0 and "Trial 1: more memory ?" in work("preset", "logs", "qwen").out, ended
+    assert work("preset", "export", "qwen", "-f", "out.dstack.yml").code == 0
+    found = yaml.safe_load((work.dstack.terminal.cwd / "out.dstack.yml").read_text())
+    assert found["env"] == ["LEVEL=3", "MODE=fast"], "in either form"
+
+
 def test_one_that_cant_be_kept_is_stopped(work: Work) -> None:
     work.cloud.unfit["qwen"] = "out of memory"
     ended = work(*APPLY, "--keep-service")
