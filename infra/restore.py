@@ -6,30 +6,36 @@ and nothing has to be deployed.
 
 From the first look to the last record the stage's functions don't run, because an older record must not act on what it
 doesn't know: jobs go on, and agents call again. What is listed as bought since is what sweeps will release afterwards.
+The fence stays as it is now: a stage that decided then and has moved since must not decide again beside another place.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import orjson
+from botocore.exceptions import ClientError
 
 from chalicelib.domain.instants import from_iso
-from chalicelib.domain.keys import STATUS, Key
+from chalicelib.domain.keys import FENCE, STATUS, Key
 from chalicelib.errors import Invalid, Refused
 from chalicelib.runtime.settings import emulator
 from chalicelib.store.dynamo import DynamoStore
+from chalicelib.store.fences import fence_of
 from chalicelib.store.port import MAX_CHANGES, MAX_COMMIT, Change, Delete, Put, Record, Store
 from infra import account, command, installed
 from infra.account import client, explained
+from infra.functions import reserved
 
 SHOWN = 50  # differences
+EXISTS = ("TableAlreadyExistsException", "ResourceInUseException")
 KINDS = ("instance", "volume", "gateway", "run", "fleet")
 
 
@@ -55,9 +61,10 @@ def restore(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
         found = installed.settings(given.stage)
     dynamo, copy = client("dynamodb"), f"{found.table}-at-{at:%Y%m%dT%H%M%S}"
     report = RestoreReport(given.stage, at.isoformat())
+    live, then = (DynamoStore(name, endpoint=emulator()) for name in (found.table, copy))
+    check_decides(live, found.table)
     with explained("restore the moment beside the table"):
         make_copy(dynamo, found.table, copy, at, given.poll)
-    live, then = (DynamoStore(name, endpoint=emulator()) for name in (found.table, copy))
     try:
         with stopped(client("lambda"), f"dstack-{given.stage}-", say):
             report.differences = list(differences(live, then))
@@ -80,34 +87,60 @@ def moment(text: str) -> datetime:
         raise Invalid(f"{text!r} isn't a time.", hint="Write it as in 2026-11-21T08:00Z.") from error
 
 
+def check_decides(live: Store, table: str) -> None:
+    """Raises Refused for the table of a control plane that is elsewhere, or on its way."""
+    fence = fence_of(live)
+    if fence is not None and not fence.decides:
+        raise Refused(f"{table} isn't restored: {fence.problem}", hint="Restore the place that decides instead.")
+
+
 def make_copy(dynamo: Any, table: str, copy: str, at: datetime, poll: float) -> None:
-    dynamo.restore_table_to_point_in_time(SourceTableName=table, TargetTableName=copy, RestoreDateTime=at)
+    try:
+        dynamo.restore_table_to_point_in_time(SourceTableName=table, TargetTableName=copy, RestoreDateTime=at)
+    except ClientError as error:  # a command that was killed has made it
+        if error.response.get("Error", {}).get("Code") not in EXISTS:
+            raise
     attempts = {"Delay": max(1, round(poll)), "MaxAttempts": 86_400}
     dynamo.get_waiter("table_exists").wait(TableName=copy, WaiterConfig=attempts)
 
 
 @contextmanager
-def stopped(functions: Any, prefix: str, say: command.Say) -> Iterator[None]:
-    """None of the functions with this prefix runs meanwhile; afterwards each may as often as before."""
+def stopped(
+    functions: Any, prefix: str, say: command.Say, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[None]:
+    """None of the functions with this prefix runs meanwhile, nor a call that had begun before; afterwards each may as
+    often as before."""
     with explained("stop the functions"):
         pages = functions.get_paginator("list_functions").paginate()
-        names = [each["FunctionName"] for page in pages for each in page["Functions"]]
-        names = [name for name in names if name.startswith(prefix)]
-        before = {name: _reserved(functions, name) for name in names}
-        if not names:
+        limits = {each["FunctionName"]: int(each.get("Timeout", 0)) for page in pages for each in page["Functions"]}
+        names = (name for name in limits if name.startswith(prefix))
+        limits = {name: limits[name] for name in names if "-" not in name.removeprefix(prefix)}  # or it is of dev-eu
+        before = _concurrency(functions, limits, prefix)
+        if not limits:
             raise Refused(f"There are no functions {prefix}….", hint="Name a stage that is deployed.")
     try:
-        for name in names:
+        for name in limits:
             functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
-        say(f"{len(names)} functions are stopped.")
+        longest = max(limits.values())
+        say(f"{len(limits)} functions are stopped. Waiting for {longest} s, the longest that a call may still take.")
+        sleep(longest)
         yield
     finally:
         _start(functions, before)
 
 
-def _reserved(functions: Any, name: str) -> int | None:
-    found: int | None = functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
-    return found
+def _concurrency(functions: Any, names: Iterable[str], prefix: str) -> dict[str, int | None]:
+    """How often each function may run, None for as often as the account allows. One that may not run at all was
+    stopped by a command that was killed: it gets what a deployment would give it."""
+    found: dict[str, int | None] = {
+        name: functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
+        for name in names
+    }
+    if 0 not in found.values():
+        return found
+    free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
+    usual = reserved(free + sum(each or 0 for each in found.values()))
+    return {name: usual.get(name.removeprefix(prefix)) if each == 0 else each for name, each in found.items()}
 
 
 def _start(functions: Any, before: Mapping[str, int | None]) -> None:
@@ -136,8 +169,9 @@ def differences(live: Store, then: Store) -> Iterator[str]:
 
 
 def replace(live: Store, then: Store) -> tuple[int, int]:
-    """Give a table the records of another. Returns how many were written, and deleted. May be repeated."""
-    wanted, found = ({record.key: record for record in _all(store)} for store in (then, live))
+    """Give a table the records of another, but for the fence. Returns how many were written, and deleted. May be
+    repeated."""
+    wanted, found = ({each.key: each for each in _all(store) if each.key != FENCE} for store in (then, live))
     put = [Put(record, expect=None) for key, record in wanted.items() if found.get(key) != record]
     gone = [Delete(key) for key in found.keys() - wanted.keys()]
     for batch in _commits([*put, *gone]):

@@ -3,7 +3,7 @@ calls, before and after. Nothing is lost, nothing is done twice, and never do bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +12,18 @@ from typing import Any
 import orjson
 import pytest
 
+from chalicelib.domain.fences import FenceState
 from chalicelib.domain.instants import HOUR
-from chalicelib.domain.keys import Key
+from chalicelib.domain.keys import FENCE, Key
 from chalicelib.errors import Moved, Refused
+from chalicelib.runtime.migration import places
 from chalicelib.runtime.migration.signpost import fenced
 from chalicelib.runtime.migration.steps import Migration, Place
 from chalicelib.store.blobs import FileBlobs
-from chalicelib.store.fences import decides
+from chalicelib.store.fences import decides, fence_of
 from chalicelib.store.log_files import FileLogs
-from chalicelib.store.port import Put, Record
+from chalicelib.store.memory import MemoryStore
+from chalicelib.store.port import Change, Put, Record
 from chalicelib.store.sqlite import SqliteStore
 from tests.world.moving import Killed, MovingWorld, Server, Watched, move
 from tests.world.site import ADMIN
@@ -242,3 +245,83 @@ def test_a_place_in_use_or_with_other_keys_is_refused_and_a_migration_can_be_giv
         migration(place("here"), place("there")).give_up()
     for store in stores.values():
         store.close()
+
+
+def test_a_migration_that_is_given_up_while_its_command_still_runs_leaves_one_place_that_decides(
+    tmp_path: Path,
+) -> None:
+    stores = {name: SqliteStore(tmp_path / f"{name}.db") for name in ("here", "there")}
+    blobs, logs = FileBlobs(tmp_path / "blobs"), FileLogs(tmp_path / "logs")
+
+    def migration(**over: Any) -> Migration:
+        here, there = (
+            Place(name, over.get(name, store), blobs, lambda _: logs, (b"", b""), "http://a", "http://a", lambda: None)
+            for name, store in stores.items()
+        )
+        return Migration(here, there, Clock(), lambda: "m", lambda _: None)
+
+    def fails() -> None:
+        raise Refused("AWS doesn't answer.")
+
+    def fence() -> None:
+        opened = fence_of(stores["there"])
+        assert opened is not None
+        migration()._fence(opened)
+
+    with pytest.raises(Refused, match="given up meanwhile"):  # just before the source's fence is set
+        migration(here=Before(stores["here"], FenceState.moved, migration().give_up)).run()
+    assert decides(stores["here"]) and not decides(stores["there"])
+    with pytest.raises(Refused, match="AWS"):
+        migration(here=Before(stores["here"], FenceState.moved, fails)).run()
+    migration(there=Before(stores["there"], FenceState.void, fence)).give_up()  # which has looked at the source before
+    assert decides(stores["here"]) and not decides(stores["there"])
+    assert migration().run(), "it can be begun again"
+    assert decides(stores["there"]) and not decides(stores["here"])
+    for store in stores.values():
+        store.close()
+
+
+class Before:
+    """A store, and what happens just before its fence gets this state."""
+
+    def __init__(self, store: SqliteStore, state: FenceState, do: Callable[[], None]) -> None:
+        self._store, self._state, self._do = store, state, do
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        fences = [each for each in changes if isinstance(each, Put) and each.key == FENCE]
+        if any(orjson.loads(each.record.body)["state"] == self._state for each in fences):
+            self._do()
+        self._store.commit(changes)
+
+
+def test_keys_of_a_stage_in_use_are_not_replaced_in_an_account_with_many_tables() -> None:
+    with pytest.raises(Refused, match="in use"):
+        places._refuse_if_used("prod", lambda _: Tables({"dstack-prod"}), lambda _: Used())
+    places._refuse_if_used("prod", lambda _: Tables(set()), lambda _: Used())
+
+
+class Used(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.commit([Put(Record(Key("run/1", "status"), 1, b"{}"), expect=0)])
+
+
+class Tables:
+    """DynamoDB, whose lists have a hundred tables a page."""
+
+    class exceptions:  # as boto3 names it
+        class ResourceNotFoundException(Exception): ...
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def list_tables(self) -> Any:
+        return {"TableNames": [f"a{n}" for n in range(100)], "LastEvaluatedTableName": "a99"}
+
+    def describe_table(self, TableName: str) -> Any:
+        if TableName not in self._names:
+            raise self.exceptions.ResourceNotFoundException
+        return {}

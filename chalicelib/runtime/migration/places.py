@@ -16,6 +16,7 @@ from chalicelib.runtime.migration.stage import replace_processes
 from chalicelib.runtime.migration.steps import WORK, Place, Say
 from chalicelib.runtime.settings import LambdaSettings, emulator, stage_path, stage_settings
 from chalicelib.store import copying
+from chalicelib.store.port import Store
 
 Clients = Callable[[str], Any]  # boto3's, by service
 
@@ -107,20 +108,26 @@ def take_keys_to_stage(folder: Path, stage: str, clients: Clients) -> bool:
     if {one["Name"]: one["Value"] for one in found} == names:
         return False
     if found:
-        _refuse_if_used(stage, clients)
+        _refuse_if_used(stage, clients, _table)
     for name, value in names.items():
         ssm.put_parameter(Name=name, Value=value, Type="SecureString", Overwrite=True)
     return True
 
 
-def _refuse_if_used(stage: str, clients: Clients) -> None:
-    """Raises Refused if the stage has records that only its own keys open."""
+def _table(name: str) -> Store:
     from chalicelib.store.dynamo import DynamoStore
 
-    tables = clients("dynamodb").list_tables()["TableNames"]
-    if f"dstack-{stage}" not in tables:
+    return DynamoStore(name, endpoint=emulator())
+
+
+def _refuse_if_used(stage: str, clients: Clients, table: Callable[[str], Store]) -> None:
+    """Raises Refused if the stage has records that only its own keys open."""
+    dynamo = clients("dynamodb")
+    try:
+        dynamo.describe_table(TableName=f"dstack-{stage}")
+    except dynamo.exceptions.ResourceNotFoundException:
         return
-    for page in copying.pages(DynamoStore(f"dstack-{stage}", endpoint=emulator())):
+    for page in copying.pages(table(f"dstack-{stage}")):
         if any(record.key.pk.startswith(WORK) for record in page):
             raise Refused(f"The stage {stage} is in use, and has keys of its own.", hint="Choose another stage.")
 

@@ -35,8 +35,12 @@ def replace_processes(functions: Any, stage: str, mark: str, sleep: Callable[[fl
 
 
 def _functions(functions: Any, stage: str) -> Iterator[dict[str, Any]]:
+    """Those of the stage; none of the stage `prod-eu` if this is `prod`."""
     for page in functions.get_paginator("list_functions").paginate():
-        yield from (each for each in page["Functions"] if each["FunctionName"].startswith(f"dstack-{stage}-"))
+        for each in page["Functions"]:
+            beginning, _, name = each["FunctionName"].rpartition("-")
+            if beginning == f"dstack-{stage}" and name:
+                yield each
 
 
 def _await(functions: Any, name: str, sleep: Callable[[float], None]) -> None:

@@ -86,11 +86,17 @@ class Migration:
             )
         if there.state is FenceState.receiving:
             before = FenceState.moved if there.agents_url else FenceState.void
-            migration = "" if here is None else here.migration
+            known = "" if here is None else here.migration
+            migration = there.migration if before is FenceState.void else known
             save(self.target.store, there.with_(state=before, migration=migration, since=self._clock.now()))
-        if here is not None and left:
-            save(self.source.store, here.with_(state=FenceState.active, since=self._clock.now()))
+            here = fence_of(self.source.store)  # which a command that still runs may have set meanwhile
+        self._take_back(here)
         self._say(f"The migration is given up: {self.source.name} decides, as before.")
+
+    def _take_back(self, here: Fence | None) -> None:
+        """Let the source decide again. Only after the target's fence says that it receives nothing any more."""
+        if here is not None and here.state is FenceState.moved:
+            save(self.source.store, here.with_(state=FenceState.active, since=self._clock.now()))
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
@@ -181,7 +187,11 @@ class Migration:
             people_url=self.target.people_url,
             since=self._clock.now(),
         )
-        save(self.source.store, moved)
+        saved = save(self.source.store, moved)
+        there = fence_of(self.target.store)
+        if there is None or (there.state is not FenceState.receiving and not there.decides):  # --abort, just before
+            self._take_back(saved)
+            raise Refused("The migration was given up meanwhile.", hint=f"{self.source.name} decides, as before.")
 
     def _verify(self) -> None:
         horizon = (self._clock.now() + VERIFIED) // SECOND
