@@ -29,7 +29,10 @@ DATABASE = "plane.db"
 INSTALL_KEY = "install.key"
 # What a server makes anew, holds only for itself, or finds as it is: everything else in the folder is backed up.
 _LEFT_OUT = frozenset(
-    {"server.lock", "agent.pyz", "admin.token", "fake-cloud", DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"}
+    {
+        *("server.lock", "agent.pyz", "admin.token", "fake-cloud", "lost+found"),
+        *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+    }
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import DstackError, Refused
 from chalicelib.runtime.backup import back_up
-from chalicelib.runtime.backup_places import FILE, place_of
+from chalicelib.runtime.backup_places import FILE, S3, place_of
 from chalicelib.runtime.data_folder import secret_file
 from chalicelib.runtime.settings import BackupSettings
 from chalicelib.store.backups import Backups, KeySource, Moment, moment_at, opened
@@ -47,6 +47,7 @@ def check_schedule(folder: Path, settings: BackupSettings) -> None:
             f"DSTACK_BACKUP_TO is {settings.to}, and a file holds one backup.",
             hint="Name a folder or s3://bucket/prefix.",
         )
+    _check_apart(settings.to, folder)
     key_source(settings, folder=folder)
 
 
@@ -55,11 +56,22 @@ def backups_of(
     settings: BackupSettings, say: Callable[[str], object], *, folder: Path | None = None
 ) -> Iterator[Backups]:
     """The backups in the place of the settings. `folder`: the data folder of a new one."""
+    if folder is not None:
+        _check_apart(settings.to, folder)
     source, news = key_source(settings, folder=folder)
     if news:
         say(news)
     with place_of(settings.to, write=folder is not None) as blobs:
         yield opened(blobs, source, create=folder is not None)
+
+
+def _check_apart(place: str, folder: Path) -> None:
+    """Raises Refused for a place in the data folder: each backup would have all earlier ones in it."""
+    if not place.startswith(S3) and Path(place).expanduser().resolve().is_relative_to(folder.resolve()):
+        raise Refused(
+            f"Backups in {place} would be lost with the folder that they are to restore.",
+            hint=f"Name a place outside of {folder}, best on another disk.",
+        )
 
 
 def key_source(settings: BackupSettings, *, folder: Path | None = None) -> tuple[KeySource, str]:

@@ -18,7 +18,8 @@ from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.restorations import LOOKS, Restoration
 from chalicelib.domain.tenants import User, hash_token
 from chalicelib.errors import DataTooNew, Refused
-from chalicelib.runtime.backup import DATABASE, left_out
+from chalicelib.runtime.backup import DATABASE, INSTALL_KEY, left_out
+from chalicelib.runtime.data_folder import locked
 from chalicelib.store import nouns
 from chalicelib.store.backups import Backups, FileEntry, Moment
 from chalicelib.store.disk import disk_error, make_folder, sync_folder
@@ -27,7 +28,8 @@ from chalicelib.store.record_lines import record_of
 from chalicelib.store.sqlite import SCHEMA
 from chalicelib.store.sqlite_snapshot import Entry, write
 
-_KEPT = frozenset({"server.lock"})  # in a folder that counts as empty
+_DRAFT = ".restoring"
+_KEPT = frozenset({"server.lock", "lost+found", _DRAFT})  # in a folder that counts as empty
 
 
 @dataclass(frozen=True)
@@ -139,22 +141,43 @@ def _write_file(backups: Backups, entry: FileEntry, path: Path) -> None:
 
 @contextmanager
 def _made_anew(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the place of the given one if that goes well, and else is deleted."""
-    if folder.exists() and (not folder.is_dir() or {entry.name for entry in folder.iterdir()} - _KEPT):
+    """A folder to fill, which becomes the given one if that goes well, and else is deleted."""
+    try:
+        if folder.exists():
+            with _within(folder) as draft:
+                yield draft
+            return
+        draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+        make_folder(folder.parent)
+        try:
+            draft.mkdir(mode=0o700)
+            yield draft
+            draft.rename(folder)
+            sync_folder(folder.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise disk_error(folder, error) from error
+
+
+@contextmanager
+def _within(folder: Path) -> Iterator[Path]:
+    """The same for a folder that exists. It stays, because it may be a volume, or in a folder of somebody else; no
+    server starts there meanwhile."""
+    if not folder.is_dir() or {entry.name for entry in folder.iterdir()} - _KEPT:
         raise Refused(
             f"{folder} isn't empty, and a backup is never restored over something.",
             hint="Name a new folder with --data-dir, or move this one away: its server must be stopped.",
         )
-    draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-    try:
-        make_folder(folder.parent)
-        draft.mkdir(mode=0o700)
-        yield draft
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.rename(folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise disk_error(folder, error) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    draft = folder / _DRAFT
+    with locked(folder):
+        shutil.rmtree(draft, ignore_errors=True)  # of a restore that was killed
+        try:
+            draft.mkdir(mode=0o700)
+            yield draft
+            # Without its key no server takes the folder for that of the control plane, however far this comes.
+            for entry in sorted(draft.iterdir(), key=lambda each: each.name == INSTALL_KEY):
+                entry.rename(folder / entry.name)
+            sync_folder(folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)

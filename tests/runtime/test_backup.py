@@ -20,6 +20,7 @@ from chalicelib.errors import DataTooNew, Refused
 from chalicelib.runtime.backup import back_up, left_out, moment_of
 from chalicelib.runtime.backup_keys import back_up_if_due, backups_of, check_schedule, key_source
 from chalicelib.runtime.backup_places import place_of
+from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.drill import drill
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.restore import Restored, restore
@@ -171,6 +172,40 @@ def test_nothing_is_restored_over_anything(root: EmbeddedRoot, backups: Backups,
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "server.lock").touch()
     restored(backups, tmp_path, "empty")
+
+
+def test_a_folder_that_exists_stays_because_it_may_be_a_volume(
+    root: EmbeddedRoot, backups: Backups, tmp_path: Path
+) -> None:
+    back_up(root._database.folder, backups)
+    volume = tmp_path / "volume"
+    (volume / "lost+found").mkdir(parents=True)
+    (volume / ".restoring" / "archives").mkdir(parents=True)  # of a restore that was killed
+    before = volume.stat().st_ino
+    records = restore(backups, volume, NOW, revoke=lambda: _refused_start(volume)).records
+    assert volume.stat().st_ino == before
+    assert len(everything(volume)) == records
+    assert {each.name for each in volume.iterdir()} >= {"plane.db", "install.key", "lost+found", "blobs", "logs"}
+    assert not [each for each in volume.iterdir() if each.name.startswith(".")]
+    assert root._database.folder.joinpath("install.key").read_text() == (volume / "install.key").read_text()
+
+
+def _refused_start(folder: Path) -> str:
+    with pytest.raises(Refused, match="Another server"):
+        locked(folder)
+    return "token"
+
+
+def test_backups_in_the_data_folder_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    for place in (folder / "backups", folder / "before.zip", folder):
+        settings = BackupSettings(to=str(place), passphrase="words")
+        with pytest.raises(Refused, match="lost with the folder"), backups_of(settings, print, folder=folder):
+            pass
+    with pytest.raises(Refused, match="lost with the folder"):
+        check_schedule(folder, BackupSettings(to=str(folder / "backups"), passphrase="words"))
+    assert not list(folder.iterdir())
 
 
 def test_a_restore_that_fails_leaves_nothing(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
