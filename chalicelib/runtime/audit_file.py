@@ -15,6 +15,7 @@ from chalicelib.errors import Refused
 from chalicelib.store.disk import disk_error, sync_folder
 
 _TAIL = 1024 * 1024  # bytes: more than a line has
+_BEGIN = b'{"number":'  # of each line
 
 
 class FileSink:
@@ -76,6 +77,8 @@ def _head_of(path: Path) -> Head:
         raise disk_error(path, error) from error
     lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)
     hint = "Move the file away, and the server begins a new one."
+    if not lines and not _BEGIN.startswith(tail.rstrip(b"\0")[: len(_BEGIN)]):  # nor a first line that a crash cut off
+        raise Refused(f"{path} is no audit log.", hint=hint)
     head = last_line(b"".join(lines[-1:]), str(path), hint)
     while len(lines) > 1 and (above := last_line(lines[-2], str(path), hint)).place == head.place:
         lines.pop()

@@ -2,7 +2,8 @@
 6587), over UDP or a local socket one in a datagram.
 
 What was sent is noted in the data folder, after it was sent: a message may come twice after a crash, and is then the
-same. Over UDP one can be lost on its way; its number and the chain show that.
+same. Syslog confirms nothing: over UDP a message can be lost on its way, over TCP and TLS one that its server had not
+read when it ended. Its number and the chain show that.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class SyslogSink:
 
     def append(self, lines: Sequence[bytes], head: Head) -> None:
         try:
+            if self._socket is not None and self._stream and _ended(self._socket):
+                self._close()
             if self._socket is None:
                 self._socket = self._connect(self._address)
             for line in lines:
@@ -109,9 +112,12 @@ class SyslogSink:
             raise Transient(f"The audit log can't be sent to syslog at {where}: {error}.") from error
         self._note(head)
 
+    @property
+    def _stream(self) -> bool:
+        return self._address.scheme in ("tcp", "tls")
+
     def _framed(self, message: bytes) -> bytes:
-        stream = self._address.scheme in ("tcp", "tls")
-        return b"%d %s" % (len(message), message) if stream else message
+        return b"%d %s" % (len(message), message) if self._stream else message
 
     def _note(self, head: Head) -> None:
         draft = self._path.with_suffix(".draft")
@@ -129,6 +135,21 @@ class SyslogSink:
             with suppress(OSError):
                 self._socket.close()
             self._socket = None
+
+
+def _ended(stream: socket.socket) -> bool:
+    """Has the server closed the connection, as in a restart? What is sent then is lost, without an error."""
+    stream.setblocking(False)
+    try:
+        while stream.recv(4096):  # a server has nothing to say
+            pass
+        return True
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+    finally:
+        stream.settimeout(TIMEOUT)
 
 
 def message_of(line: bytes, host: str) -> bytes:

@@ -127,6 +127,13 @@ def test_a_file_of_something_else_is_refused(path: Path) -> None:
     with pytest.raises(Refused, match="doesn't end with a line of an audit log"):
         audit_file(path, Fed())
     assert path.read_text() == "hello\n"
+    path.write_text('{"no": "newline"}')
+    with pytest.raises(Refused, match="is no audit log"):
+        audit_file(path, Fed())
+    assert path.read_text() == '{"no": "newline"}'
+    for cut_off in ("", '{"num', '{"number":1,"place"', "\0\0"):
+        path.write_text(cut_off)
+        assert audit_file(path, Fed()).place == 0
 
 
 def test_a_server_keeps_what_isnt_written_and_writes_it_when_it_stops(tmp_path: Path, path: Path) -> None:

@@ -238,6 +238,22 @@ def test_a_stream_has_lengths_and_goes_on_after_a_restart_with_the_same_chain(tm
     assert (tmp_path / "audit-syslog.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_stream_that_its_server_closed_is_opened_again_before_anything_is_sent(tmp_path: Path) -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+    there = iter([ours for ours, _ in pairs])
+    feed = Fed([event(0)])
+    sink = SyslogSink(Address("tcp", "logs", 601), tmp_path, host="gpu-1", connect=lambda _: next(there))
+    log, received = AuditLog(sink, feed), b""
+    for number, (_, theirs) in enumerate(pairs, 1):
+        log.write()
+        theirs.settimeout(10)
+        received += theirs.recv(65_536)
+        theirs.close()
+        feed.events.append(event(number))
+    assert verified(chain_in(framed(received))).number == 2
+    sink._close()
+
+
 def test_what_couldnt_be_sent_is_sent_later(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     there = iter([OSError("refused"), ours])
