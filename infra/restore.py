@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 from botocore.exceptions import ClientError
 
-from chalicelib.domain.instants import from_iso
+from chalicelib.domain.instants import from_iso, iso
 from chalicelib.domain.keys import FENCE, STATUS, Key
 from chalicelib.errors import Invalid, Refused
 from chalicelib.runtime.settings import emulator
@@ -80,9 +80,9 @@ def restore(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
 
 
 def moment(text: str) -> datetime:
+    """A date without a zone is read as UTC."""
     try:
-        from_iso(text)
-        return datetime.fromisoformat(text).astimezone()
+        return datetime.fromisoformat(iso(from_iso(text)))
     except ValueError as error:
         raise Invalid(f"{text!r} isn't a time.", hint="Write it as in 2026-11-21T08:00Z.") from error
 

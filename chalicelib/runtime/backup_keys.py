@@ -87,7 +87,12 @@ def key_source(settings: BackupSettings, *, folder: Path | None = None) -> tuple
             "DSTACK_BACKUP_PASSPHRASE.",
         )
     if path.exists():
-        return KeySource(secret=secret_file(path)), ""
+        try:
+            return KeySource(secret=secret_file(path)), ""
+        except OSError as error:
+            raise Refused(
+                f"The key {path} can't be read: {error.strerror}.", hint="Name the file that the first backup made."
+            ) from error
     if folder is None:
         raise Refused(f"There is no key {path}.", hint="Name the file of the key that the backups were made with.")
     if path.resolve().is_relative_to(folder.resolve()):

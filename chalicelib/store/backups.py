@@ -11,6 +11,7 @@ added changes one part and not all that follow (`cut`).
 
 from __future__ import annotations
 
+import re
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ _FORMAT, _MOMENTS, _PARTS = "format", "moments/", "parts/"
 _EVERY = 10**9  # names
 UNUSED_LASTS: Micros = DAY  # for which a part without a moment is kept: its backup may still be under way
 _STAMP = "%Y-%m-%dT%H-%M-%S.%fZ"
+_NAMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}Z")
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,9 @@ class Backups:
         self._blobs.put(_MOMENTS + moment.name, self._key.seal(content, moment.name))
 
     def moments(self) -> list[str]:
-        """Their names, oldest first."""
-        return [name.removeprefix(_MOMENTS) for name in self._blobs.list(_MOMENTS, limit=_EVERY)]
+        """Their names, oldest first. Other files, such as a file manager's, aren't backups."""
+        names = (name.removeprefix(_MOMENTS) for name in self._blobs.list(_MOMENTS, limit=_EVERY))
+        return [name for name in names if _NAMED.fullmatch(name)]
 
     def moment(self, name: str) -> Moment:
         sealed = self._blobs.get(_MOMENTS + name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -149,6 +149,8 @@ def test_what_differs_is_said_before_anything_is_changed() -> None:
 
 
 def test_a_moment_is_a_date_with_its_time() -> None:
-    assert restore.moment("2026-11-21T08:00Z").isoformat().startswith("2026-11-21T")
+    assert restore.moment("2026-11-21T08:00Z") == datetime(2026, 11, 21, 8, tzinfo=UTC)
+    assert restore.moment("2026-11-21T09:00+01:00") == restore.moment("2026-11-21T08:00")
+    assert restore.moment("2026-11-21T08:00").utcoffset() == timedelta(0), "wherever it is read"
     with pytest.raises(Invalid, match="isn't a time"):
         restore.moment("yesterday")

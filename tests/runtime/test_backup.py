@@ -322,6 +322,11 @@ def test_the_first_backup_makes_the_key_which_may_not_be_in_what_it_restores(tmp
     assert key_source(BackupSettings(passphrase="x"))[0].passphrase == "x"
 
 
+def test_a_key_that_cant_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="can't be read: Is a directory"):
+        key_source(BackupSettings(key_file=tmp_path))
+
+
 def test_settings_of_backups() -> None:
     env = {"DSTACK_BACKUP_TO": "/b", "DSTACK_BACKUP_EVERY": "15m", "DSTACK_BACKUP_KEEP": "2d"}
     found = backup_settings({**env, "DSTACK_BACKUP_PASSPHRASE": "p"})

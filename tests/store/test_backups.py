@@ -76,6 +76,15 @@ def test_the_last_backup_up_to_a_time_is_found(backups: Backups) -> None:
     assert backups.latest(AT - 1) is None
 
 
+def test_what_others_put_beside_backups_is_no_backup(blobs: FileBlobs, backups: Backups) -> None:
+    moment(backups, AT, lines(1))
+    for name in ("Thumbs.db", f"{stamp(AT + 1)}.part", "desktop.ini"):
+        blobs.put(f"moments/{name}", b"?")
+    assert backups.moments() == [stamp(AT)]
+    assert backups.latest(AT + DAY) == backups.latest() == backups.moment(stamp(AT))
+    assert backups.prune(AT + DAY, AT + DAY) == 0
+
+
 def test_names_of_backups_are_their_times_to_the_microsecond() -> None:
     assert stamp(AT) == "2026-11-18T11-06-40.123457Z" and moment_at(stamp(AT)) == AT
 
