@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.errors import Invalid
-from infra import account, command, tagging
+from infra import account, command, spending, stateless, tagging
 from infra.account import AwsAccount
 from infra.deployer import Options, grants
 from infra.functions import FUNCTIONS
@@ -89,6 +89,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(given: argparse.Namespace, say: command.Say, _: command.Agree) -> PolicyReport:
     parameters = command.pairs(given.set, "--set", SET)
+    if unknown := sorted(parameters.keys() - (known := stateless.parameters() | spending.parameters()).keys()):
+        raise Invalid(f"A stage has no parameter {', '.join(unknown)}.", hint=f"It has {', '.join(sorted(known))}.")
     chosen = Options.of(parameters, tagging.merged({}, tagging.given(given.tag)))
     where = named(given.account, given.region) if given.account else account.here(given.region, given.profile)
     files = write(given.stage, where, chosen, given.into)
@@ -100,6 +102,7 @@ def run(given: argparse.Namespace, say: command.Say, _: command.Agree) -> Policy
 
 def named(number: str, region: str | None) -> AwsAccount:
     """An account that isn't asked."""
+    from botocore.exceptions import UnknownRegionError
     from botocore.session import Session
 
     region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
@@ -107,7 +110,10 @@ def named(number: str, region: str | None) -> AwsAccount:
         raise Invalid(f"--account {number} isn't an account's number.", hint="It has 12 digits.")
     if not region:
         raise Invalid("No region is set.", hint="Set one as in `make policy STAGE=dev REGION=eu-west-1`.")
-    partition = Session().get_partition_for_region(region)
+    try:
+        partition = Session().get_partition_for_region(region)
+    except UnknownRegionError as error:
+        raise Invalid(f"AWS has no region {region}.", hint="Name one as in REGION=eu-west-1.") from error
     return AwsAccount(number, region, f"arn:{partition}:iam::{number}:root")
 
 

@@ -65,7 +65,7 @@ def template(stage: str, chosen: Choices = Choices()) -> dict[str, Any]:
     for definition in WORKFLOWS.values():
         resources |= _state_machine(definition, stage)
     return {
-        "Parameters": _parameters(),
+        "Parameters": parameters(),
         "Conditions": {
             "InVpc": in_vpc,
             "Traced": traced,
@@ -87,7 +87,7 @@ def _api_url(chosen: Choices) -> Resources:
 _AGENT_URL = {"Fn::GetAtt": ["AgentSyncUrl", "FunctionUrl"]}
 
 
-def _parameters() -> Resources:
+def parameters() -> Resources:
     """What depends on the account rather than on the code. Each default is right for a new account."""
     ids = {"Type": "String", "Default": ""}  # separated by commas
     return {

@@ -187,6 +187,8 @@ def test_the_command_writes_what_a_deployment_with_the_same_options_needs(
         (["--account", "1" * 12, "--tag", "aws:x=1"], "AWS's or dstack's own"),
         (["--account", "1" * 12, "--tag", "team"], "not NAME=VALUE"),
         (["--account", "1" * 12, "--tag", "a,b=1"], "no tag that AWS takes"),
+        (["--account", "1" * 12, "--set", "Boundry=arn:x"], "no parameter Boundry"),
+        (["--account", "1" * 12, "--region", "nowhere"], "no region nowhere"),
     ],
 )
 def test_what_is_wrong_is_said(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
