@@ -51,7 +51,7 @@ def load_definition(
     except Invalid as error:
         partial, (kind, name) = parse_rest(raw, error.problems), type_and_name(raw)
         further = _further_problems(partial, flags, terminal, folder) if partial else []
-        places.refuse([*error.problems, *further, *_misnamed(kind, (flags and flags.name) or name)])
+        places.refuse([*error.problems, *further, *misnamed(kind, (flags and flags.name) or name)])
         raise
     if flags:
         parsed = overridden(parsed, flags)
@@ -62,7 +62,7 @@ def load_definition(
     except Invalid as error:
         found += error.problems
     if found:  # if only the name is wrong, the server reports it with any other problems
-        places.refuse([*_misnamed(parsed.type, parsed.name), *found])
+        places.refuse([*misnamed(parsed.type, parsed.name), *found])
     document = _on_the_wire(parsed, flags)
     chosen: contract.Configuration = {}
     if document["type"] in (*RUN_TYPES, "preset"):
@@ -95,10 +95,10 @@ def _further_problems(
     return found
 
 
-def _misnamed(kind: str, name: str | None) -> list[Problem]:
+def misnamed(kind: str, name: str | None) -> list[Problem]:
     from chalicelib.domain import names
 
-    noun = "run" if kind in RUN_TYPES else "fleet" if kind == "fleet" else ""
+    noun = "run" if kind in RUN_TYPES else kind if kind in ("fleet", "preset") else ""
     wrong = names.problem(name, noun) if noun and name else None
     return [Problem(wrong[0], "name", hint=wrong[1], code="invalid-name")] if wrong else []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import DstackError, Invalid, Problem, Refused
+from cli.applying.definition import misnamed
 from cli.applying.runs import LoadedConfiguration
 from cli.connection.session import Session
 from cli.presets import benchmark, language_model, records, search, worker
@@ -76,8 +77,10 @@ class Creation:
         hints = {"trials": "for example `trials: 4`, or --trials 4", "concurrency": "for example `concurrency: 16`"}
         hints |= {"min_context_length": "for example `min_context_length: 8192`", "max_ttft": "for example 500"}
         problems = [Problem(f"a preset needs `{field}`", field, hint=hints[field], code="missing") for field in missing]
-        if found["schedule"] is not None:
-            problems.append(Problem("a preset isn't created on a schedule", "schedule", hint="remove it"))
+        problems += misnamed("preset", found["name"])
+        for where, settings in (("", found), ("profile.", self.definition.profile)):
+            if settings.get("schedule") is not None:
+                problems.append(Problem("a preset isn't created on a schedule", f"{where}schedule", hint="remove it"))
         self.definition.places.refuse(problems)
         for each in found["previous"]:
             records.find(self.session.terminal.home, each)

@@ -59,6 +59,9 @@ def chosen(written: Mapping[str, Any] | None, env: Mapping[str, str]) -> Model:
             "No language model is named that could propose what to try.",
             hint=f"Add `agent: {{provider: {provider}, model: NAME}}`, or export DSTACK_AGENT_{part}_MODEL.",
         )
+    if not _is_address(url):
+        hint = f"It looks like http://127.0.0.1:8000/v1. It is `url` in `agent`, or DSTACK_AGENT_{part}_BASE_URL."
+        raise Refused(f"{url!r} is no address of an API.", hint=hint)
     key = env.get(f"DSTACK_AGENT_{part}_API_KEY", "")
     if not key and url == address:
         program = PROGRAMS.get(provider, "")
@@ -70,6 +73,14 @@ def chosen(written: Mapping[str, Any] | None, env: Mapping[str, str]) -> Model:
     if not (key.isascii() and key.isprintable()):
         raise Refused(f"DSTACK_AGENT_{part}_API_KEY contains a line break or another character that keys can't have.")
     return Model({"provider": provider, "url": url.rstrip("/"), "model": model, "effort": effort or None}, key)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of a bracket
+        return False
 
 
 def ask(model: Model, messages: Sequence[Mapping[str, str]], *, sleep: Callable[[float], None]) -> str:

@@ -122,6 +122,21 @@ def test_it_is_got_once_and_renewed_after_two_thirds_of_its_life(tmp_path: Path)
     assert keeper.context is not first  # type: ignore[comparison-overlap]
 
 
+def test_another_authority_is_asked_at_once(tmp_path: Path) -> None:
+    """As after a first try with an authority for tests, whose certificates nobody trusts."""
+    Authority("https://tests.example.com/dir").keeper(tmp_path).keep()
+    authority = Authority(fails=[None, Transient("away")])
+    keeper = authority.keeper(tmp_path)
+    before = keeper.context
+    keeper.keep()
+    assert authority.calls == ["register", "order"] and keeper.context is before
+    authority.now += 2 * FIRST_RETRY
+    keeper.keep()
+    assert authority.calls[2:] == ["order", "answer", "collect", "collect"] and keeper.context is not before
+    authority.keeper(tmp_path).keep()
+    assert len(authority.calls) == 6
+
+
 def test_the_next_server_finds_it(tmp_path: Path) -> None:
     authority = Authority()
     authority.keeper(tmp_path).keep()

@@ -104,6 +104,7 @@ def test_machines_without_gpus_are_shown_where_there_are_no_others(work: Work) -
         ("prompt: {path: long.md}\n", "", "has 10001 characters"),
         ("prompt: {}\n", "", "`text` or a `path`"),
         ("env: [NOT_THERE]\n", "", "NOT_THERE"),
+        ("name: My Model\n", "name: q", "`My Model` can't be the name of a preset"),
     ],
 )
 def test_what_cant_be_created_is_refused_before_it_costs_anything(
@@ -188,6 +189,16 @@ def test_profiles_and_flags_apply_as_to_a_run(work: Work) -> None:
     sent = work.cloud.specs[0]
     assert (sent["configuration"]["max_price"], sent["configuration"]["env"]) == (2.5, {"A": "b"})
     assert sent["profile"]["name"] == "short" and sent["configuration"]["max_duration"] == 600
+
+
+def test_a_profiles_schedule_is_refused(work: Work) -> None:
+    """Its service would begin again and again, with nobody to stop it."""
+    (work.dstack.terminal.cwd / ".dstack").mkdir()
+    (work.dstack.terminal.cwd / ".dstack" / "profiles.yml").write_text(
+        "profiles:\n- name: nightly\n  default: true\n  schedule: {cron: '0 0 * * *'}\n"
+    )
+    ended = work(*APPLY)
+    assert ended.code == 1 and "profiles.yml:4" in ended.err and "isn't created on a schedule" in ended.err, ended
 
 
 def test_a_dataset_takes_the_place_of_random_requests(work: Work) -> None:

@@ -62,6 +62,8 @@ def test_the_file_comes_before_the_environment(written: Any, env: dict[str, str]
             "DSTACK_AGENT_CLAUDE_PATH is ignored: no program is started",
         ),
         ({"provider": "openai", "model": "m"}, {"DSTACK_AGENT_OPENAI_API_KEY": "a\nb"}, "contains a line break"),
+        ({"provider": "openai", "model": "m", "url": "http://h:99999/v1"}, {}, "'http://h:99999/v1' is no address"),
+        ({"provider": "openai", "model": "m"}, {"DSTACK_AGENT_OPENAI_BASE_URL": "h:80/v1"}, "'h:80/v1' is no address"),
     ],
 )
 def test_one_that_cant_be_asked_is_refused(written: Any, env: dict[str, str], text: str) -> None:
