@@ -28,7 +28,7 @@ from chalicelib.store.disk import disk_error
 PORTS = {"udp": 514, "tcp": 601, "tls": 6514}
 PRIORITY = 13 * 8 + 6  # of the log's audit, for information
 TIMEOUT = 10.0  # seconds
-_STATE = "audit-syslog.json"
+STATE = "audit-syslog.json"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class SyslogSink:
         host: str = "",
         connect: Callable[[Address], socket.socket] = connect,
     ) -> None:
-        self._address, self._path, self._connect = address, folder / _STATE, connect
+        self._address, self._path, self._connect = address, folder / STATE, connect
         self._host = host or socket.gethostname() or "-"
         self._socket: socket.socket | None = None
 

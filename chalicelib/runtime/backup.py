@@ -18,6 +18,7 @@ import orjson
 
 from chalicelib.domain.instants import Micros, from_iso
 from chalicelib.errors import Refused
+from chalicelib.runtime.audit_syslog import STATE as SYSLOG_STATE
 from chalicelib.runtime.root import install_id
 from chalicelib.store.backups import LARGEST, Backups, FileEntry, Moment, moment_at
 from chalicelib.store.disk import disk_error
@@ -27,10 +28,11 @@ from chalicelib.store.sqlite_snapshot import SqliteSnapshot
 
 DATABASE = "plane.db"
 INSTALL_KEY = "install.key"
-# What a server makes anew, holds only for itself, or finds as it is: everything else in the folder is backed up.
+# What a server makes anew, holds only for itself, or finds as it is: everything else in the folder is backed up. An older
+# note of how far the audit log to syslog has come would have the numbers of lines used twice.
 _LEFT_OUT = frozenset(
     {
-        *("server.lock", "agent.pyz", "admin.token", "fake-cloud", "lost+found"),
+        *("server.lock", "agent.pyz", "admin.token", "fake-cloud", "lost+found", SYSLOG_STATE),
         *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
     }
 )

@@ -30,12 +30,19 @@ def back_up_if_due(folder: Path, settings: BackupSettings, now: Callable[[], Mic
             if names and moment_at(names[-1]) > now() - settings.every * SECOND:
                 return None
             done = back_up(folder, found, now)
-            found.prune(now() - settings.keep * SECOND, now())
+            log.info("backed up to %s: %s, %d bytes of it new", settings.to, done.name, done.added)
+            _end_old(found, settings, now())
     except DstackError as error:
         log.error("the server wasn't backed up to %s: %s", settings.to, error)
         return None
-    log.info("backed up to %s: %s, %d bytes of it new", settings.to, done.name, done.added)
     return done
+
+
+def _end_old(found: Backups, settings: BackupSettings, now: Micros) -> None:
+    try:
+        found.prune(now - settings.keep * SECOND, now)
+    except DstackError as error:
+        log.error("old backups in %s weren't deleted: %s", settings.to, error)
 
 
 def check_schedule(folder: Path, settings: BackupSettings) -> None:

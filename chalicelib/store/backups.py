@@ -115,7 +115,10 @@ class Backups:
             yield from self.get(name).splitlines()
 
     def files(self, moment: Moment) -> Iterator[FileEntry]:
-        for line in self.lines(moment.files):
+        return self._entries(moment.files)
+
+    def _entries(self, parts: Iterable[str]) -> Iterator[FileEntry]:
+        for line in self.lines(parts):
             path, size, changed, parts = orjson.loads(line)
             yield FileEntry(path, size, changed, tuple(parts))
 
@@ -154,10 +157,11 @@ class Backups:
         self._blobs.delete(*(_MOMENTS + name for name in old))
         dated = self._blobs.dated(_PARTS, limit=_EVERY)  # before the moments, which may get more meanwhile
         used: set[str] = set()
-        for name in self.moments():
-            moment = self.moment(name)
+        listing: set[str] = set()  # the parts that name files: most are of many moments, and each is read once
+        for moment in map(self.moment, self.moments()):
             used.update(moment.records, moment.feed, moment.files)
-            used.update(part for entry in self.files(moment) for part in entry.parts)
+            listing.update(moment.files)
+        used.update(part for entry in self._entries(listing) for part in entry.parts)
         stale = [name for name, at in dated if name.rpartition("/")[2] not in used and at < now - UNUSED_LASTS]
         self._blobs.delete(*stale)
         self._known -= {name.rpartition("/")[2] for name in stale}

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from chalicelib.configuration.server_spec import ServerConfig
@@ -133,6 +134,8 @@ def test_what_belongs_to_machines_or_is_made_anew_is_left_out() -> None:
         "fake-cloud",
         "admin.token",
         "plane.db-wal",
+        "audit-syslog.json",
+        "lost+found",
         ".x",
         "a.draft",
     )
@@ -378,6 +381,32 @@ def test_a_schedule_backs_up_when_the_last_backup_is_old_enough(root: EmbeddedRo
     assert back_up_if_due(folder, settings, lambda: NOW + 3 * DAY) is not None
     with backups_of(settings, print) as found:
         assert len(found.moments()) == 1, "the others are older than two days"
+
+
+def test_a_backup_is_good_even_if_old_ones_cant_be_deleted(
+    root: EmbeddedRoot, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = root._database.folder
+    settings = BackupSettings(to=str(tmp_path / "b"), keep=9_000, key_file=tmp_path / "key")
+    made = [back_up_if_due(folder, settings, lambda n=n: NOW + n * HOUR) for n in range(3)]  # type: ignore[misc]
+    assert made[1] is not None
+    (tmp_path / "b" / "moments" / made[1].name).write_bytes(b"damaged")
+    assert back_up_if_due(folder, settings, lambda: NOW + 3 * HOUR) is not None
+    assert "weren't deleted" in caplog.text and "wasn't backed up" not in caplog.text
+
+
+def test_a_file_that_an_earlier_version_kept_is_not_restored_and_none_comes_beside_the_folder(
+    root: EmbeddedRoot, backups: Backups, tmp_path: Path
+) -> None:
+    made = back_up(root._database.folder, backups, lambda: NOW)
+    for at, path in enumerate(("audit-syslog.json", "../beside"), 1):
+        line = orjson.dumps([path, 2, 0, [backups.put(b"{}")]]) + b"\n"
+        backups.add(replace(made, at=NOW + at, files=(*made.files, backups.put(line))))
+    place, done = restored(backups, tmp_path, until=NOW + 1)
+    assert done.files == made.counts["files"] and not (place / "audit-syslog.json").exists()
+    with pytest.raises(Refused, match="belongs to no data folder"):
+        restored(backups, tmp_path, "other")
+    assert not (tmp_path / "beside").exists()
 
 
 def test_a_schedule_that_fails_is_logged_and_one_that_cant_work_is_refused(

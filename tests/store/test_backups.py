@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chalicelib.domain.instants import DAY, HOUR, Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Refused
-from chalicelib.store.backups import Backups, KeySource, Moment, cut, moment_at, opened, stamp
+from chalicelib.store.backups import Backups, KeySource, Moment, _place, cut, moment_at, opened, stamp
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.port import Record
 from chalicelib.store.record_lines import line_of, record_of
@@ -132,6 +132,28 @@ def test_old_backups_go_with_what_only_they_have(tmp_path: Path, backups: Backup
     parts = {path.name for path in (tmp_path / "parts").rglob("*") if path.is_file()}
     assert parts == set(new.records) and set(old.records) - parts
     assert list(backups.lines(new.records))
+
+
+def test_what_many_backups_share_is_read_once_to_find_what_is_old(tmp_path: Path) -> None:
+    blobs = Counted(tmp_path)
+    backups = opened(blobs, KEY, create=True)
+    files = backups.put_lines([("a", orjson.dumps(["a", 3, 0, [backups.put(b"abc")]]) + b"\n")])
+    for hour in range(10):
+        moment(backups, AT + hour * HOUR, lines(1), files=files)
+    blobs.read.clear()
+    backups.prune(AT + HOUR, AT + DAY)
+    assert sorted(blobs.read) == sorted([*(f"moments/{name}" for name in backups.moments()), _place(files[0])])
+    assert backups.get(files[0]).startswith(b'["a"') and len(backups.moments()) == 9
+
+
+class Counted(FileBlobs):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read: list[str] = []
+
+    def get(self, name: str) -> bytes | None:
+        self.read.append(name)
+        return super().get(name)
 
 
 def test_the_only_backup_is_kept_however_old_and_new_parts_without_a_backup_too(backups: Backups) -> None:
