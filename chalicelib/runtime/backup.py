@@ -28,8 +28,8 @@ from chalicelib.store.sqlite_snapshot import SqliteSnapshot
 
 DATABASE = "plane.db"
 INSTALL_KEY = "install.key"
-# What a server makes anew, holds only for itself, or finds as it is: everything else in the folder is backed up. An older
-# note of how far the audit log to syslog has come would have the numbers of lines used twice.
+# What a server makes anew, holds only for itself, or finds as it is: everything else in the folder is backed up.
+# With an older note of how far the audit log to syslog has come, numbers of lines would be used twice.
 _LEFT_OUT = frozenset(
     {
         *("server.lock", "agent.pyz", "admin.token", "fake-cloud", "lost+found", SYSLOG_STATE),
