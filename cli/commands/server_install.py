@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,7 @@ After=network-online.target
 User={user}
 Group={user}
 ExecStart={program} server --no-local-fleet --data-dir {data}
-Environment=HOME={data}
+Environment=HOME={data} DSTACK_SERVER_ENTER_PROJECT=off
 EnvironmentFile=-/{environment}
 StateDirectory={service}
 StateDirectoryMode=0700
@@ -114,6 +115,11 @@ class Machine:
 
 def install_on(machine: Machine, program: Path, python: Path) -> None:
     """Repeatable; the settings of a former installation stay. `python`: what runs the program."""
+    if not re.fullmatch(r"[\w/.,:@+-]+", str(program)):
+        raise Refused(
+            f"{program} has characters that mean something else to systemd.",
+            hint="Install it in a folder without them, such as /opt/dstack.",
+        )
     for needed in (program, python.resolve()):
         if hidden := next((folder for folder in _HIDDEN if needed.is_relative_to(folder)), None):
             raise Refused(

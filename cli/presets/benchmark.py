@@ -204,17 +204,17 @@ def send(target: Target, prompt: Prompt, clock: Callable[[], float] = time.perf_
         for event in _events(response):
             if event.get("error"):
                 return Sample(f"an error in the stream: {json.dumps(event['error'])[:200]}")
-            usage = event.get("usage") or usage
-            if any(_has_text(choice) for choice in event.get("choices") or ()):
+            usage = _object(event.get("usage")) or usage
+            if any(map(_has_text, found if isinstance(found := event.get("choices"), list) else ())):
                 first, chunks = first or clock() - began, chunks + 1
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         return Sample(str(getattr(error, "strerror", None) or error or type(error).__name__))
     finally:
         connection.close()
     if not chunks:
         return Sample("an empty response")
-    produced = int(usage.get("completion_tokens") or chunks)
-    return Sample("", first, clock() - began, int(usage.get("prompt_tokens") or 0), produced)
+    produced = _count(usage.get("completion_tokens")) or chunks
+    return Sample("", first, clock() - began, _count(usage.get("prompt_tokens")), produced)
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
@@ -225,8 +225,17 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
                 yield event
 
 
+def _object(found: Any) -> dict[str, Any]:
+    """Nothing, if it is something else: whatever listens at a service's address may send anything."""
+    return found if isinstance(found, dict) else {}
+
+
+def _count(found: Any) -> int:
+    return found if isinstance(found, int) and found > 0 else 0
+
+
 def _has_text(choice: Any) -> bool:
-    delta = choice.get("delta") or {} if isinstance(choice, dict) else {}
+    delta = _object(_object(choice).get("delta"))
     return any(delta.get(name) for name in ("content", "reasoning_content", "reasoning"))
 
 

@@ -86,6 +86,20 @@ def test_what_goes_wrong_is_the_samples_error(scripted: Scripted) -> None:
     assert "refused" in send(Target("http://127.0.0.1:1/v1", "t", "m"), ONE).error
 
 
+@pytest.mark.parametrize(
+    ("events", "error", "tokens"),
+    [
+        ([{"choices": [{"delta": {"content": "a"}}], "usage": {"completion_tokens": "many"}}], "", 1),
+        ([{"choices": [{"delta": {"content": "a"}}], "usage": [3]}], "", 1),
+        ([{"choices": 3}, {"choices": [{"delta": "text"}, None]}], "an empty response", 0),
+    ],
+)
+def test_whatever_a_service_sends_is_a_sample(scripted: Scripted, events: list[Any], error: str, tokens: int) -> None:
+    scripted.stream = lambda name, body: (200, events)  # type: ignore[method-assign]
+    found = send(Target(f"{scripted.url}/services/a/v1", "t", "m"), ONE)
+    assert (found.error, found.output_tokens) == (error, tokens)
+
+
 def test_figures() -> None:
     samples = [Sample("", at / 1000, at / 1000 + 1.0, 10, 101) for at in range(100, 2100, 100)]
     found = summary([*samples, Sample("HTTP 503: busy")], 4.0, 4096)

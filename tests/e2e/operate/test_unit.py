@@ -72,7 +72,16 @@ def test_a_program_that_the_service_cant_see_is_refused(machine: Machine) -> Non
     ):
         with pytest.raises(Refused, match="which the service doesn't see"):
             install_on(machine, program, python)
+    for place in ("/opt/my programs", "/opt/100%u"):
+        with pytest.raises(Refused, match="mean something else to systemd"):
+            install_on(machine, Path(place) / PROGRAM.name, PYTHON)
     assert not (machine.root / UNIT).exists()
+
+
+def test_no_second_copy_of_the_token_is_kept(machine: Machine) -> None:
+    """A first start would add it to the client's file in the home that the service has."""
+    install_on(machine, PROGRAM, PYTHON)
+    assert "DSTACK_SERVER_ENTER_PROJECT=off" in (machine.root / UNIT).read_text()
 
 
 def test_on_the_machine_itself_it_is_started_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
