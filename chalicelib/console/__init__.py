@@ -98,6 +98,7 @@ def _index(file: File) -> File:
 
 
 def _inline(content: bytes) -> list[str]:
-    """The hash of the map of imports, which only the sources need: a policy has no other way to name it."""
-    maps = re.findall(rb'<script type="importmap">(.*?)</script>', content, re.DOTALL)
-    return [f"'sha256-{base64.b64encode(hashlib.sha256(each).digest()).decode()}'" for each in maps]
+    """The hashes of what the page has of scripts in itself, as a policy names them. One makes its address end with a
+    slash, as at the stage of an API in AWS it may not: the others are below it. The map of imports is the sources'."""
+    scripts = re.findall(rb'<script(?: type="importmap")?>(.*?)</script>', content, re.DOTALL)
+    return [f"'sha256-{base64.b64encode(hashlib.sha256(each).digest()).decode()}'" for each in scripts]

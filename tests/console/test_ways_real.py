@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
-from tests.console.harness.browser import Tab
-from tests.harness.server import until
+import pytest
+
+from tests.console.harness.browser import Browser, Tab
+from tests.console.harness.mounted import mounted
+from tests.harness.server import Server, until
 
 
 def test_a_row_is_focused_as_the_cursor_comes_to_it(signed_in: Tab) -> None:
@@ -83,3 +86,19 @@ def test_a_part_that_couldnt_be_loaded_comes_once_the_machine_is_online(signed_i
     signed_in.see("This part of the console couldn’t be loaded.")
     signed_in.offline(False)
     signed_in.heading("Offers")
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/"])
+def test_it_works_below_a_path_with_a_slash_at_its_end_or_without(server: Server, browser: Browser, path: str) -> None:
+    with mounted(server.url, "/api") as (url, strays):
+        tab = browser.tab(url, polls=True)
+        tab.open(f"{path}#/main/runs?q=ended")
+        tab.sign_in(server.token)
+        tab.see(**tab.row("ended"))
+        assert tab.place() == "/api/#/main/runs?q=ended"
+        tab.go("/api/#/main/offers")
+        tab.heading("Offers")
+        if path == "/api":  # browsers look ahead, before the page has mended its address
+            tab.allowed.append(f"403 (Forbidden) ({url}/console/")
+        tab.close()
+        assert all(stray.startswith("/console/") for stray in strays) and (path == "/api" or not strays)
