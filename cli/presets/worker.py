@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 NO_CAPACITY = "no-capacity"  # of `retry.on_events`
+SECRET = 8  # characters of a value that may be one
 ANSWERS = 3  # of the language model for one trial, until one can be used
 
 
@@ -123,9 +124,10 @@ class Worker:
             trial["run_name"] = str(service["name"])
             self._measure(trial, service)
         except Lost as lost:
-            trial["error"] = str(lost)
-        if trial["benchmark"]:
-            trial["error"] = missed(self.bench.goal, trial["benchmark"]) or None
+            trial["error"] = _struck(str(lost), env)
+        if found := trial["benchmark"]:
+            found["error"] = found["error"] and _struck(found["error"], env)
+            trial["error"] = missed(self.bench.goal, found) or None
             trial["meets"] = trial["error"] is None
         trial["finished_at"] = iso(self.terminal.now())
         self._report(_outcome(trial))
@@ -246,6 +248,14 @@ def record(folder: Folder, preset: contract.Preset, end: Finish, now: float) -> 
     folder.withdraw(STOP)
     folder.write(ended)
     return ended
+
+
+def _struck(text: str, env: Mapping[str, str]) -> str:
+    """A text of a service without the values of the user's variables: it is stored, and the language model is told."""
+    for value in sorted(env.values(), key=len, reverse=True):
+        if len(value) >= SECRET:
+            text = text.replace(value, "***")
+    return text
 
 
 def _outcome(trial: contract.PresetTrial) -> str:

@@ -16,7 +16,7 @@ from cli.presets import records
 from cli.presets.records import KEEP, RUNS, STOP, TRACE
 from cli.presets.search import DEFAULT_SECONDS
 from tests.cli.conftest import NOW, interrupt_at
-from tests.cli.plane import machine, offer
+from tests.cli.plane import log_page, machine, offer
 from tests.cli.presets.conftest import Work
 from tests.cli.presets.samples import trial
 from tests.cli.presets.scripted import Service, answer
@@ -168,6 +168,15 @@ def test_no_secret_is_on_disk(work: Work) -> None:
         if path.is_file():
             assert b"hf-secret" not in path.read_bytes() and b"sk-very" not in path.read_bytes(), path
     assert work.folder().path.stat().st_mode & 0o077 == 0
+
+
+def test_what_a_service_prints_of_a_secret_is_neither_stored_nor_told(work: Work) -> None:
+    work.write("env: [HF_TOKEN]\n")
+    work.plane.answers["/logs/poll"] = log_page("HF_TOKEN=hf-secret\n")
+    before_submission(work, lambda name: work.cloud.unfit.update({name: "it printed hf-secret"}))
+    work(*APPLY, env={**work.dstack.terminal.env, "HF_TOKEN": "hf-secret"})
+    assert "HF_TOKEN=***" in work.scripted.prompts()[1] and "hf-secret" not in json.dumps(work.scripted.asked)
+    assert "hf-secret" not in json.dumps(work.preset()) and "hf-secret" not in work("preset", "logs", "qwen").out
 
 
 def test_a_share_of_a_machine_is_what_was_measured(work: Work) -> None:
