@@ -32,6 +32,7 @@ PAGES = sorted(
     for path in [*(DOCS / "guides").glob("*.md"), *(DOCS / "reference").glob("*.md"), DOCS / "security.md"]
     if path.stem not in GENERATED
 )
+OPERATED = sorted((DOCS / "operate").rglob("*.md"))  # whose lengths needn't all be marked
 NUMBERS = {"a": 1, "an": 1, "one": 1, "half a": 0.5, "half an": 0.5, "fifteen": 15, "twenty": 20, "thirty": 30}
 NUMBERS |= dict(two=2, three=3, four=4, five=5, six=6, seven=7, eight=8, nine=9, ten=10)
 RATES = ("a", "an", "one")  # "requests a second", "in one second" needn't be lengths
@@ -132,10 +133,10 @@ def wrong(text: str) -> Iterator[str]:
             yield f"{source} is {value(source):g}: {around}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *OPERATED], ids=lambda page: page.stem)
 def test_a_page_says_what_the_code_does(page: Path) -> None:
     text = page.read_text()
-    assert list(wrong(text)) == []
+    assert [each for each in wrong(text) if page in PAGES or not each.startswith("a marker")] == []
     assert text.count("<!-- =") == sum(found["source"] is not None for found in lengths(text)), "behind no length"
 
 
