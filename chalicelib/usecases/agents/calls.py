@@ -221,7 +221,7 @@ class _Exchange:
             after = job if old else self._reported(fold, job, reports.get(job_id))
             if not old:
                 self._mounts_reported(draft, after, reports.get(job_id))
-            if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
+            if self._to_begin(after, reports) and not _joining(instance):
                 after = self._prepare(fold, after)
             if after is not job:
                 after = after.with_(told_by=(self.message.boot, self.message.seq))
@@ -236,6 +236,10 @@ class _Exchange:
         if self.message.taken_back_in is not None and not repeated:
             fold.interrupted(self.message.taken_back_in)
         return fold.instance, draft
+
+    def _to_begin(self, job: Job, reports: Mapping[str, TaskReport]) -> bool:
+        """Does the job wait for its machine to be told? Restored, it may have been there and gone since the backup."""
+        return job.status is JobStatus.provisioning and job.id not in reports and not self.plane.hold.looking
 
     def _already_reported(self, job: Job) -> bool:
         """Did this message, or a later one of the same agent process, update the job?"""
@@ -262,6 +266,8 @@ class _Exchange:
         if report is None and not job.finished and self.plane.hold.looking:  # it may have ended since the backup
             if job.status in (JobStatus.pulling, JobStatus.running):
                 self._met("job", job.id, f"the agent doesn't list job {job.name}, which the records take for running.")
+            elif job.status is JobStatus.provisioning:
+                self._met("job", job.id, f"the agent doesn't list job {job.name}, which the records have begin there.")
             return job
         return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
 

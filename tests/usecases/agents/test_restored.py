@@ -70,6 +70,15 @@ def test_a_job_that_its_agent_doesnt_list_is_left_until_the_server_acts(cluster:
     assert cluster.job(job).finished
 
 
+def test_a_job_that_was_to_begin_isnt_sent_because_it_may_have_been_there_since(cluster: Cluster) -> None:
+    job = cluster.place("next")
+    answer = cluster.agent.sync(running(cluster.jobs[0]))
+    assert job.id not in wants(answer) and met(cluster) == {("job", job.id)}
+    assert cluster.job(job).status is JobStatus.provisioning
+    after(cluster)
+    assert wants(cluster.agent.sync(running(cluster.jobs[0])))[job.id] == "run"
+
+
 def test_what_an_agent_reports_counts_all_the_same(cluster: Cluster) -> None:
     job = cluster.jobs[0]
     cluster.agent.seq += 1_000  # of messages that the restored record doesn't know
