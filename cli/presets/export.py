@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.domain.specs.env import read_env
 from cli.presets.search import Goal, names_of, price_of_tokens
 from cli.tables.cells import money
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
 def service_of(preset: contract.Preset, trial: contract.PresetTrial) -> dict[str, Any]:
     """On machines like the one that it was measured on. Variables from the user's environment have no value in it."""
+    from chalicelib.domain.specs.env import read_env
+
     configuration, found = preset["configuration"], dict(trial["proposal"])
     _, _, served = names_of(configuration)
     env = {**(read_env(found.pop("env", None)) or {}), **(configuration["env"] or {})}
