@@ -39,12 +39,11 @@ export function inOneUnit(ms) {
  * @param {number} at */
 export const utc = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
+const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" }); // slow to make
+
 /** The moment for a title: in UTC and where the reader is.
  * @param {number} at */
-export function exact(at) {
-  const local = new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  return `${utc(at)}\n${local} local time`;
-}
+export const exact = (at) => `${utc(at)}\n${LOCAL.format(at)} local time`;
 
 /** The milliseconds of what the API calls a moment; NaN if it is none.
  * @param {string | number | null | undefined} text */
