@@ -164,4 +164,9 @@ def _s3() -> Any:
             "Backups in S3 need boto3, which isn't installed here.",
             hint="Install dstack-serverless with its extra `aws`.",
         ) from error
-    return boto3.client("s3", endpoint_url=emulator())
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return boto3.client("s3", endpoint_url=emulator())
+    except BotoCoreError as error:
+        raise Refused(f"S3 can't be asked: {error}.", hint="Check AWS_PROFILE and AWS_REGION.") from error

@@ -214,5 +214,5 @@ class S3Blobs:
     def _refused(self, operation: str, error: Exception | str) -> DstackError:
         return Refused(
             f"The bucket {self._bucket} didn't answer {operation}: {error}.",
-            hint="Check that the bucket exists and that the function's policy names it.",
+            hint="Check that the bucket exists, and that a function's policy, or a server's credentials, allow it.",
         )
