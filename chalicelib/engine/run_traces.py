@@ -5,6 +5,7 @@ A trace is exported once, when each job has written a line or has ended; at the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -22,6 +23,8 @@ from chalicelib.store.history import events_in
 from chalicelib.store.log_pages import LogQuery
 from chalicelib.store.logs import LogStore
 from chalicelib.store.port import Delete
+
+log = logging.getLogger(__name__)
 
 PATIENCE: Micros = DAY  # after which a trace is exported as it is
 AT_ONCE = 50  # runs that one turn looks at
@@ -41,11 +44,18 @@ class RunTraces:
         page = self._read.store.query("main", keys.PENDING_TRACES, low=low, limit=AT_ONCE)
         self._after = page.records[-1].key.sk if page.cursor is not None else ""
         waiting = [nouns.read(PendingTrace, record) for record in page.records]
-        done = [(each, spans) for each in waiting if (spans := self._finished(each)) is not None]
+        done = [(each, spans) for each in waiting if (spans := self._made(each)) is not None]
         if not done or not self._export([span for _, spans in done for span in spans]):
             return 0
         self._read.store.commit([Delete(nouns.key_of(each)) for each, _ in done])
         return len(done)
+
+    def _made(self, pending: PendingTrace) -> list[Span] | None:
+        try:
+            return self._finished(pending)
+        except Exception:  # the log can't be read, or a record; the other traces mustn't wait for it
+            log.exception("the trace of run %s can't be made", pending.run_id)
+            return None
 
     def _finished(self, pending: PendingTrace) -> list[Span] | None:
         """The spans of a trace that is complete, or as old as one gets."""

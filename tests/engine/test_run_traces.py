@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,10 +16,13 @@ from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.traces import PendingTrace, Span, TraceContext, context_of
 from chalicelib.engine.run_traces import AT_ONCE, RunTraces
+from chalicelib.errors import Refused
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
+from chalicelib.store.log_pages import LogPage
+from chalicelib.store.logs import LogStore
 from tests.api.rig import ADMIN, Rig, submit, task
 from tests.api.test_runs import finish, job_of
 from tests.cli.conftest import Dstack
@@ -243,6 +246,23 @@ def test_a_trace_that_isnt_taken_is_sent_again_after_a_restart(rig: Rig) -> None
     names = [each.name for each in taken]
     assert names == ["submit run", "job until its first line", "decide", "agent begins", "pull image", "first line"]
     assert taken[0].parent == context_of(CALLER)
+
+
+def test_a_run_whose_log_cant_be_read_keeps_no_other_from_having_its_trace(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    (damaged,) = submitted(rig)
+    begin(rig, damaged.run_id, bought=False)
+    rig.save(PendingTrace(run_id="erased", at=NOW))
+
+    class Logs:
+        def read(self, *_: object) -> LogPage:
+            raise Refused("The log is damaged.")
+
+    plane = rig.world.plane
+    traces = RunTraces(plane.read, cast("LogStore", Logs()), plane.clock, Collected())
+    assert traces.run() == 1 and waiting(rig) == [damaged]
+    assert f"the trace of run {damaged.run_id} can't be made" in caplog.text
 
 
 def test_a_run_that_fails_without_a_line_has_a_trace_that_says_so(rig: Rig) -> None:
