@@ -2,7 +2,7 @@
 
 The worker holds a lock on `worker.lock` while it lives; that the lock is free says that nobody works on the preset.
 `stop` and `keep-service` are files whose presence is the request. Each run is in `runs.jsonl` before it is submitted,
-so that one that a worker left behind is found and stopped.
+and then with its id, so that one that a worker left behind is found and stopped.
 """
 
 from __future__ import annotations

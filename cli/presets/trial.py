@@ -86,7 +86,8 @@ class Bench:
             RUNS, self.session.terminal.now(), run=name
         )  # before there is one, so that none is forgotten
         body: bodies.ApplyRunBody = {"plan": {"run_spec": plan["run_spec"], "current_resource": None}, "force": False}
-        calls.runs_apply(self.session.client, body)
+        made = calls.runs_apply(self.session.client, body)
+        self.folder.append(RUNS, self.session.terminal.now(), run=name, id=made["id"])
         return name
 
     def ready(self, name: str) -> Target:

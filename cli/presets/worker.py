@@ -279,13 +279,14 @@ def session_of(terminal: Terminal, preset: contract.Preset) -> Session:
 
 
 def sweep(bench: Bench) -> list[str]:
-    """Stops what an earlier worker was cut off from; the runs that it stopped. A kept run stays."""
+    """Stops what an earlier worker was cut off from; the runs that it stopped. A kept run stays, and so does one of the
+    user's that has taken the name since."""
     kept = bench.folder.read()["kept_run"]
-    names = dict.fromkeys(str(line["run"]) for line in bench.folder.lines(RUNS))
+    begun = {str(line["run"]): line.get("id") for line in bench.folder.lines(RUNS)}
     found = []
-    for name in names:
+    for name, id_ in begun.items():
         run = None if name == kept else bench.known_run(name)
-        if run and run["status"] not in FINISHED:
+        if run and run["status"] not in FINISHED and id_ in (None, run["id"]):
             bench.report(f"Stopping {name}, which was left behind")
             bench.stop(name)
             found.append(name)

@@ -491,6 +491,14 @@ def test_stopping_one_that_nobody_works_on_stops_what_it_left(work: Work) -> Non
     assert "is stopped already" in work("preset", "stop", "qwen", "-y").out
 
 
+def test_a_run_that_took_the_name_of_one_it_left_stays(work: Work) -> None:
+    work.working = False
+    work(*APPLY)
+    work.folder().append(RUNS, NOW, run="qwen", id="an earlier one")
+    work.cloud.runs["qwen"] = "running"
+    assert work("preset", "stop", "qwen", "-y").code == 0 and work.cloud.active() == ["qwen"]
+
+
 def test_deleting_one_stops_what_it_left_or_refuses(work: Work) -> None:
     work.working = False
     work(*APPLY)
