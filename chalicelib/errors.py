@@ -96,6 +96,14 @@ class NotSupported(Refused):
     """A feature that isn't built: refused by name, never accepted and ignored."""
 
 
+class WrongScim(Refused):
+    """A request of a directory that can't be read. `kind`: what SCIM calls that (`scimType`)."""
+
+    def __init__(self, message: str, kind: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
 class NoBackend(Refused):
     """The project has no such backend."""
 

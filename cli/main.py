@@ -50,6 +50,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "project": ("project", "Manage the projects this machine knows, and their members."),
     "ps": ("ps", "List runs."),
     "run": ("run", "One run in full."),
+    "scim": ("scim", "Let a company's directory make users and groups here, by SCIM."),
     "secret": ("secret", "Manage secrets for runs."),
     "server": ("server", "Start the control plane on this machine."),
     "service": ("service", "Manage access to services."),

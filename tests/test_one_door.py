@@ -130,6 +130,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         f"chalicelib/usecases/{part}.py"
         for part in (
             "people/access_tokens",
+            *(f"people/directory{part}" for part in ("", "_groups", "_tokens")),
             "people/users",
             "people/projects",
             "people/rights_revision",

@@ -17,6 +17,8 @@ from chalicelib.api import problems
 from chalicelib.api.auth import Caller, authorise, check_agent
 from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route, Settling
+from chalicelib.api.scim import PREFIX as SCIM
+from chalicelib.api.scim import problems as scim_problems
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1 import problems as v1_problems
 from chalicelib.engine import log_context, trace_context
@@ -110,16 +112,26 @@ def is_v1(path: str) -> bool:
     return path.startswith(PREFIX)
 
 
+def is_scim(path: str) -> bool:
+    return path.startswith(SCIM)
+
+
 def failure(error: Exception, path: str, where: str) -> Reply:
     """The response to a failed call, in the form of what is at its path."""
+    if is_scim(path):
+        return _of(scim_problems.reply_to(error, where))
     return _of(v1_problems.reply_to(error, where)) if is_v1(path) else _plain(problems.reply_to(error, where))
 
 
 def no_such_path(path: str) -> Reply:
+    if is_scim(path):
+        return _of(scim_problems.no_such_path(path))
     return _of(v1_problems.no_such_path(path)) if is_v1(path) else _plain(problems.no_such_path(path))
 
 
 def wrong_method(method: str, path: str, allowed: list[str]) -> Reply:
+    if is_scim(path):
+        return _of(scim_problems.wrong_method(method, allowed))
     if is_v1(path):
         return _of(v1_problems.wrong_method(method, allowed))
     return _plain(problems.wrong_method(method, allowed))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Access(StrEnum):
-    """Who may call a route; each includes the stronger ones (a global admin may call all but `agent`)."""
+    """Who may call a route; each includes the stronger ones (a global admin may call all but the last two)."""
 
     public = "public"  # no token
     user = "user"  # any active user
@@ -38,6 +38,7 @@ class Access(StrEnum):
     manager = "manager"  # manager or admin of {project_name}
     project_admin = "project_admin"
     keeper = "keeper"  # project_admin; also manager if the installation lets managers manage secrets
+    directory = "directory"  # a directory with its SCIM token, and nobody else
     agent = "agent"  # an instance's credential; the handler checks it
 
 
@@ -190,6 +191,11 @@ class Route:
     verb: Verb | None = None  # what an access token needs; None: none is enough
     narrowed: bool = False  # without a project in its path, and yet for tokens for some projects, whose only it shows
     ends_project: bool = False  # a repetition finds no project at its path any more
+
+
+def of_directories(route: Route) -> bool:
+    """Is the route one of SCIM, whose protocol a company's directory knows?"""
+    return route.path.startswith("/scim/")
 
 
 def of_agents(route: Route) -> bool:

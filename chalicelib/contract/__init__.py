@@ -44,6 +44,8 @@ from chalicelib.contract.documents import (
     ProjectMembers as ProjectMembers,
     ProjectQuota as ProjectQuota,
     Ps as Ps,
+    ScimTokenCreate as ScimTokenCreate,
+    ScimTokenList as ScimTokenList,
     SecretGet as SecretGet,
     SecretList as SecretList,
     ServerCostDocument as ServerCostDocument,
@@ -219,6 +221,8 @@ from chalicelib.contract.specs import (
     VolumeMount as VolumeMount,
 )
 from chalicelib.contract.users import (
+    CreatedScimToken as CreatedScimToken,
+    ScimToken as ScimToken,
     AccessToken as AccessToken,
     Authorization as Authorization,
     CreatedAccessToken as CreatedAccessToken,

@@ -508,3 +508,7 @@ class StreamQuery(TypedDict):
     replica: NotRequired[int]
     job: NotRequired[int]
     start_time: NotRequired[str | None]
+
+
+class ScimTokenBody(TypedDict):
+    name: str

@@ -24,7 +24,7 @@ from chalicelib.contract.projects import Export, Import, Member, Quota, Secret
 from chalicelib.contract.runs import Run
 from chalicelib.contract.server import ServerCost, ServerSlo, ServerUsage
 from chalicelib.contract.specs import RequiredResources
-from chalicelib.contract.users import AccessToken, PublicKey, User
+from chalicelib.contract.users import AccessToken, PublicKey, ScimToken, User
 from chalicelib.contract.volumes import Volume
 
 
@@ -261,6 +261,21 @@ class TokenList(TypedDict):
     access_tokens: list[AccessToken]
 
 
+class ScimTokenCreate(TypedDict):
+    """The new SCIM token, with its text, which is shown this once."""
+
+    shape: Literal[1]
+    scim_token: ScimToken
+    token: str
+
+
+class ScimTokenList(TypedDict):
+    """The server's SCIM tokens, newest first."""
+
+    shape: Literal[1]
+    scim_tokens: list[ScimToken]
+
+
 class UserCreate(TypedDict):
     """The new user, with the token that is shown this once."""
 
@@ -338,6 +353,8 @@ PRINTED: Mapping[str, Any] = MappingProxyType(
         "project members": ProjectMembers,
         "ps": Ps,
         "run get": Run,
+        "scim token create": ScimTokenCreate,
+        "scim token list": ScimTokenList,
         "secret get": SecretGet,
         "secret list": SecretList,
         "server info": ServerInfoDocument,

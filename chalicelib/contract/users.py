@@ -77,6 +77,21 @@ class CreatedAccessToken(AccessToken):
     """Shown only this once."""
 
 
+class ScimToken(TypedDict):
+    """A token with which a company's directory calls SCIM, and nothing else."""
+
+    id: Id
+    name: str
+    created_at: Date
+    created_by: str
+    """The admin who made it."""
+
+
+class CreatedScimToken(ScimToken):
+    token: str
+    """Shown only this once."""
+
+
 class SignInCode(TypedDict):
     """A code that signs a page of the console in."""
 

@@ -25,6 +25,9 @@
 | SignOn    | token/<hash>     | sign-on                 | sign-ons/<user>, hash              |                        |
 | AccessToken | token/<hash>, or run/<id> | access       |                                    |                        |
 | SignInCode | token/<hash>    | code                    |                                    |                        |
+| DirectoryToken | token/<hash> | directory              |                                    |                        |
+| DirectoryUser | directory    | user/<user>             |                                    |                        |
+| DirectoryGroup | directory   | group/<id>              |                                    |                        |
 | KeyedRequest | user/<id>     | request/<hash of key>   |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
@@ -93,6 +96,7 @@ PENDING_TRACES = "pending-traces"  # runs whose traces aren't exported
 OBJECTIVES = "objectives"  # days of what the server measures of itself
 SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
+DIRECTORY = "directory"  # what directories say by SCIM
 ACCESS_TOKENS = "access-token/"  # begins the names of a user's, in the user's partition
 TUNNELS = "tunnels"  # hosts whose agents' calls are carried over SSH
 
@@ -310,6 +314,28 @@ def workload_token(token_hash: str) -> Key:
 def identity(subject_hash: str) -> Key:
     """Pointer to the user who signs on with this account."""
     return Key(f"identity/{subject_hash}", "user")
+
+
+def directory_token(token_hash: str) -> Key:
+    return Key(f"token/{token_hash}", "directory")
+
+
+def directory_token_name(name: str) -> Key:
+    """Pointer to the hash of a directory's token."""
+    return Key(DIRECTORY, f"token/{name}")
+
+
+def directory_user(user_id: str) -> Key:
+    return Key(DIRECTORY, f"user/{user_id}")
+
+
+def directory_user_name(user_name: str) -> Key:
+    """Pointer to the user whom a directory calls so, in lower case."""
+    return Key(DIRECTORY, f"name/{user_name.lower()}")
+
+
+def directory_group(group_id: str) -> Key:
+    return Key(DIRECTORY, f"group/{group_id}")
 
 
 def project(project_id: str) -> Key:

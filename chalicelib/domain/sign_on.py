@@ -6,12 +6,12 @@ anew at every sign-on: a user who has left a group loses the rights that it gave
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from chalicelib.domain import keys
+from chalicelib.domain.directory import name_from
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.specs.sign_on import SignOnProvider
@@ -19,7 +19,6 @@ from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Refused
 
 _SHOWN_MOST = 300  # characters
-_NAME_MOST = 56  # characters, so that a number fits behind it
 _RANKS = (ProjectRole.user, ProjectRole.manager, ProjectRole.admin)
 
 
@@ -49,6 +48,7 @@ class Claims:
     groups: tuple[str, ...] = ()
     unverified: str = ""  # the e-mail address if the provider hasn't verified it
     sent: tuple[str, ...] = ()  # the names of all claims
+    external_id: str = ""  # by which a directory knows the account
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def claims_of(token: Mapping[str, Any], rules: SignOnProvider) -> Claims:
     groups = (written_groups,) if isinstance(written_groups, str) else tuple(map(str, written_groups))
     email = token.get("email") if token.get("email_verified") in (True, "true") else ""
     written = token.get(rules.username_claim) or str(token.get("email") or "").partition("@")[0]
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", str(written).partition("@")[0]).strip("-")[:_NAME_MOST]
+    name = name_from(str(written))
     if not name:
         claim = rules.username_claim
         lacks = f"`{claim}` is {_shown(token[claim])}" if token.get(claim) else f"there is no `{claim}`"
@@ -88,7 +88,8 @@ def claims_of(token: Mapping[str, Any], rules: SignOnProvider) -> Claims:
             hint="An admin of this control plane can set another `username_claim`.",
         )
     unverified = "" if email else str(token.get("email") or "")
-    return Claims(str(token["sub"]), name, str(email or ""), groups, unverified, tuple(token))
+    known = str(token.get(rules.external_id_claim) or "") if rules.external_id_claim else ""
+    return Claims(str(token["sub"]), name, str(email or ""), groups, unverified, tuple(token), known)
 
 
 def check(claims: Claims, rules: SignOnProvider) -> None:

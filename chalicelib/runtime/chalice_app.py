@@ -1,7 +1,8 @@
 """The Chalice app with every row of the route table mounted: Chalice, but thread-safe, and with clear errors where API
 Gateway is terse.
 
-The resources under `/api/v1` are mounted as one path, and dispatch finds theirs: a REST API has 300 nodes of paths.
+The resources under `/api/v1` are mounted as one path, and so are those of SCIM, and dispatch finds theirs: a REST API
+has 300 nodes of paths.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from chalice.app import Chalice, Request, Response
 from chalicelib.api import dispatch
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
+from chalicelib.api.scim import PREFIX as SCIM
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1.preferences import BILLED, reading, settled, wait_of
 from chalicelib.errors import Moved, NotDeployed
 from chalicelib.usecases.context import Plane
 
 _QUERY = "multiValueQueryStringParameters"
-RESOURCES, METHODS = f"{PREFIX}{{proxy+}}", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+RESOURCES = {prefix: f"{prefix}{{proxy+}}" for prefix in (PREFIX, SCIM)}  # that are mounted as one path
 _BINARY = ("application/octet-stream", "application/x-tar", "application/zip")
 
 _request: ContextVar[Request | None] = ContextVar("request", default=None)
@@ -41,10 +44,12 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
         super().__init__(app_name="dstack", configure_logs=False)
         self._pause = pause
         self.api.binary_types[:] = [*_BINARY, "multipart/form-data"]  # Chalice searches them for each response
-        for number, route in enumerate(route for route in ROUTES if not dispatch.is_v1(route.path)):
+        for number, route in enumerate(route for route in ROUTES if not route.path.startswith(tuple(RESOURCES))):
             mount = self.route(route.path, methods=[route.method], content_types=[], name=f"route{number}")
             mount(self._view(plane, route))
-        self.route(RESOURCES, methods=list(METHODS), content_types=[], name="resources")(self._resource_view(plane))
+        for prefix, path in RESOURCES.items():
+            mount = self.route(path, methods=list(METHODS), content_types=[], name=f"resources of {prefix}")
+            mount(self._resource_view(plane, prefix))
 
     def _view(self, plane: Callable[[], Plane], route: Route) -> Callable[..., Response]:
         def view(**params: str) -> Response:
@@ -53,11 +58,11 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
 
         return view
 
-    def _resource_view(self, plane: Callable[[], Plane]) -> Callable[[], Response]:
+    def _resource_view(self, plane: Callable[[], Plane], prefix: str) -> Callable[[], Response]:
         def view() -> Response:
             incoming = self.current_request
             assert incoming is not None, "a view runs within a request"
-            head = dispatch.head_of(self._request(PREFIX + incoming.uri_params["proxy"].rstrip("/")))
+            head = dispatch.head_of(self._request(prefix + incoming.uri_params["proxy"].rstrip("/")))
             if isinstance(head, dispatch.Reply):
                 found = _encoded(head)
             else:

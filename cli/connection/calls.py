@@ -331,6 +331,18 @@ def runs_stop(client: Client, body: bodies.StopBody) -> None:
     client.in_project("runs/stop", body)
 
 
+def scim_tokens_create(client: Client, body: bodies.ScimTokenBody) -> contract.CreatedScimToken:
+    return client.post("/api/scim/tokens/create", body)
+
+
+def scim_tokens_list(client: Client) -> list[contract.ScimToken]:
+    return client.post("/api/scim/tokens/list")
+
+
+def scim_tokens_revoke(client: Client, body: bodies.ScimTokenBody) -> None:
+    client.post("/api/scim/tokens/revoke", body)
+
+
 def secrets_create_or_update(client: Client, body: bodies.SaveSecretBody) -> contract.Secret:
     return client.in_project("secrets/create_or_update", body)
 

@@ -10,7 +10,7 @@ import difflib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -155,13 +155,21 @@ class CommandGroup(_Plain, TyperGroup):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Prints the group's own examples and one of each command, or those of its only command."""
-        every = [(found.epilog or "").splitlines()[2:] for found in self.commands.values()]
+        every = [(found.epilog or "").splitlines()[2:] for found in self.ends()]
         own = (self.epilog or "").splitlines()[2:]
         examples = every[0] if len(every) == 1 and not own else [*own, *(line for lines in every for line in lines[:1])]
         if examples:
             formatter.write_paragraph()
             with formatter.indentation():
                 formatter.write_text("\b\nExamples:\n" + "\n".join(examples))
+
+    def ends(self) -> Iterator[ClickCommand]:
+        """Its commands, and those of groups within it that do nothing by themselves."""
+        for found in self.commands.values():
+            if isinstance(found, CommandGroup) and not found.invoke_without_command:
+                yield from found.ends()
+            else:
+                yield found
 
     def lines(self) -> list[tuple[str, str]]:
         """Every command with the first line of its help, uncut."""

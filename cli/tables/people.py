@@ -40,6 +40,13 @@ def tokens_table(tokens: Sequence[contract.AccessToken], now: float) -> Table:
     return table
 
 
+def scim_tokens_table(tokens: Sequence[contract.ScimToken], now: float) -> Table:
+    table = Table(("NAME", "CREATED", "BY"))
+    for token in tokens:
+        table.add(Cell(token["name"], "bold"), age(token["created_at"], now), token["created_by"])
+    return table
+
+
 def _spent(token: contract.AccessToken) -> str:
     if token["dollars_a_day"] is None:
         return ""

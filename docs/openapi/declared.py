@@ -17,7 +17,17 @@ from typing_extensions import is_typeddict
 from chalicelib import contract
 from chalicelib.api import routes
 from chalicelib.api.dispatch import is_v1
-from chalicelib.api.route import Answer, DryRun, Route, TakesBody, TakesBoth, TakesFile, TakesQuery, of_agents
+from chalicelib.api.route import (
+    Answer,
+    DryRun,
+    Route,
+    TakesBody,
+    TakesBoth,
+    TakesFile,
+    TakesQuery,
+    of_agents,
+    of_directories,
+)
 from chalicelib.api.routes import ByName
 
 JSON, NOTHING = "application/json", ""  # content types
@@ -57,8 +67,9 @@ class Answers(NamedTuple):
 
 @cache
 def declared(route: Route) -> Declared | None:
-    """None for a route that refuses every call, and for those of agents, whose protocol isn't for other programs."""
-    if of_agents(route) or not isinstance(route.handler, ByName):
+    """None for a route that refuses every call, and for those of agents and directories, whose protocols aren't for
+    other programs."""
+    if of_agents(route) or of_directories(route) or not isinstance(route.handler, ByName):
         return None
     name = route.handler.name
     found: Any = routes.handler(name)

@@ -134,7 +134,7 @@ def test_a_name_twice_and_too_many_are_refused(rig: Rig) -> None:
 
 def test_every_route_has_a_verb_unless_its_answer_would_outlive_the_token() -> None:
     without = {f"{route.path}" for route in BUILT if route.verb is None}
-    called = {route.path for route in BUILT if route.access not in (Access.public, Access.agent)}
+    called = {route.path for route in BUILT if route.access not in (Access.public, Access.agent, Access.directory)}
     assert without & called == {
         "/api/users/create",
         "/api/users/update",
@@ -143,6 +143,7 @@ def test_every_route_has_a_verb_unless_its_answer_would_outlive_the_token() -> N
         "/api/users/refresh_ssh_key",
         *(f"/api/users/public_keys/{act}" for act in ("list", "add", "delete")),
         *(f"/api/users/access_tokens/{act}" for act in ("create", "list", "revoke")),
+        *(f"/api/scim/tokens/{act}" for act in ("create", "list", "revoke")),
         "/api/project/{project_name}/services/create_token",
     }
     assert not {route.path for route in BUILT if route.verb is not None} - called
@@ -166,7 +167,7 @@ class Door:
 def test_a_global_admins_token_opens_the_routes_of_its_verbs_and_no_others(rig: Rig, verb: Verb) -> None:
     token, door = made(rig, verb), Door(rig)
     for route in ROUTES:
-        if route.access in (Access.public, Access.agent):
+        if route.access in (Access.public, Access.agent, Access.directory):
             continue
         if route.verb in (verb, Verb.read):
             assert door.admits(token, route).token is not None, route.path
@@ -180,7 +181,7 @@ def test_a_token_for_a_project_opens_only_what_is_about_it_or_narrowed_to_it(rig
     rig.another_project("other")
     token, door = made(rig, "run", "fleets", "project", projects=["main"]), Door(rig)
     for route in ROUTES:
-        if route.access in (Access.public, Access.agent) or route.verb in (None, Verb.server):
+        if route.access in (Access.public, Access.agent, Access.directory) or route.verb in (None, Verb.server):
             continue
         of_project = "{project_name}" in route.path
         if of_project or route.narrowed:

@@ -16,8 +16,9 @@ import pytest
 
 import app as mounted
 from chalicelib import console
-from chalicelib.api.dispatch import is_v1
+from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
+from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1.preferences import BILLED
 from chalicelib.domain.runs import RunStatus
 from chalicelib.runtime.chalice_app import METHODS, RESOURCES, ControlPlane
@@ -45,7 +46,7 @@ def caller(app: ControlPlane) -> Call:
     def call(sent: dict[str, Any]) -> tuple[int, Any]:
         answer = app(sent, None)
         headers = {name.lower(): value for name, value in answer["headers"].items()}
-        assert headers["content-type"] in ("application/json", "application/problem+json")
+        assert headers["content-type"] in ("application/json", "application/problem+json", "application/scim+json")
         return answer["statusCode"], orjson.loads(answer["body"])
 
     return call
@@ -69,11 +70,15 @@ def event(resource: str, body: bytes | None = None, *, method: str = "POST", **p
     }
 
 
+def proxied(route: Route) -> bool:
+    return route.path.startswith(tuple(RESOURCES))
+
+
 def test_every_route_is_mounted() -> None:
     mounts = {(method, path) for path, methods in mounted.app.routes.items() for method in methods}
-    resources = {(method, RESOURCES) for method in METHODS}
-    assert mounts == {(route.method, route.path) for route in ROUTES if not is_v1(route.path)} | resources
-    assert {route.method for route in ROUTES if is_v1(route.path)} <= {*METHODS}
+    resources = {(method, path) for path in RESOURCES.values() for method in METHODS}
+    assert mounts == {(route.method, route.path) for route in ROUTES if not proxied(route)} | resources
+    assert {route.method for route in ROUTES if proxied(route)} <= {*METHODS}
 
 
 def test_the_paths_fit_into_a_rest_api() -> None:
@@ -200,7 +205,9 @@ def test_importing_the_app_brings_no_sdk() -> None:
 
 def test_a_resource_is_served_by_its_own_path(rig: Rig, call: Call) -> None:
     def ask(method: str, path: str, sent: Any = None) -> tuple[int, Any]:
-        return call(event(RESOURCES, None if sent is None else orjson.dumps(sent), method=method, **{"proxy+": path}))
+        return call(
+            event(RESOURCES[PREFIX], None if sent is None else orjson.dumps(sent), method=method, **{"proxy+": path})
+        )
 
     runs = "projects/main/runs"
     status, run = ask("POST", runs, {"type": "task", "name": "hello", "commands": ["echo hello"]})
@@ -219,7 +226,9 @@ def test_a_resource_is_served_by_its_own_path(rig: Rig, call: Call) -> None:
 def test_head_gets_no_body(rig: Rig) -> None:
     app = ControlPlane(lambda: rig.world.plane)
     for path, status in (("projects/main/runs", 200), ("projects/main/runs/none", 404), ("nothing", 404)):
-        got, head = (app(event(RESOURCES, None, method=method, **{"proxy+": path}), None) for method in ("GET", "HEAD"))
+        got, head = (
+            app(event(RESOURCES[PREFIX], None, method=method, **{"proxy+": path}), None) for method in ("GET", "HEAD")
+        )
         assert (head["statusCode"], head["headers"], head["body"]) == (status, got["headers"], "") and got["body"]
 
 
@@ -236,7 +245,9 @@ def test_a_caller_may_wait_for_a_resource(rig: Rig) -> None:
     app = ControlPlane(lambda: rig.world.plane, pause)
 
     def ask(method: str, path: str, prefer: str, sent: Any = None) -> dict[str, Any]:
-        asked = event(RESOURCES, None if sent is None else orjson.dumps(sent), method=method, **{"proxy+": path})
+        asked = event(
+            RESOURCES[PREFIX], None if sent is None else orjson.dumps(sent), method=method, **{"proxy+": path}
+        )
         asked["headers"]["Prefer"] = prefer
         found: dict[str, Any] = app(asked, None)
         return found
@@ -254,4 +265,4 @@ def test_a_resource_that_isnt_there_opens_no_plane() -> None:
     def plane() -> Any:
         raise AssertionError("nothing needs it")
 
-    assert caller(ControlPlane(plane))(event(RESOURCES, method="GET", **{"proxy+": "nothing"}))[0] == 404
+    assert caller(ControlPlane(plane))(event(RESOURCES[PREFIX], method="GET", **{"proxy+": "nothing"}))[0] == 404

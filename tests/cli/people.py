@@ -14,6 +14,10 @@ TOKENS = [
     {"id": "7fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b71", "created_at": "2026-11-20T04:00:00Z", "name": "dashboard"}
     | {"expires_at": "2027-11-20T04:00:00Z", "verbs": ["read"], "projects": []},
 ]
+SCIM_TOKENS = [
+    {"id": "6fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b72", "created_at": "2026-11-21T04:00:00Z", "name": "okta"}
+    | {"created_by": "ann"},
+]
 KEYS = [
     {"id": "4fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b70", "added_at": "2026-11-21T04:00:00Z", "name": "ann@laptop"}
     | {"type": "ssh-ed25519", "fingerprint": "SHA256:Eh1Ip0zc9iKXVZTtZTPbp7RYQidTo7BViPXgyerDp0k"},

@@ -149,6 +149,8 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "project members": ["project members --json"],
         "token create": ["token create ci --verb run --for main --json", "token create all --json"],
         "token list": ["token list --json"],
+        "scim token create": ["scim token create okta --json"],
+        "scim token list": ["scim token list --json"],
         "user list": ["user list --json"],
         "user create": ["user create ann --email ann@example.com --json"],
         "user keys": ["user keys --json"],

@@ -12,6 +12,7 @@ from cli.connection.config import ProjectEntry, config_path, save_projects
 from cli.reference import leaves
 from tests.cli.applying.test_flags import ANSWERS, BACKEND
 from tests.cli.conftest import Dstack
+from tests.cli.people import SCIM_TOKENS
 from tests.cli.plane import Plane, fleet, gateway, offer, run, volume
 from tests.cli.presets import samples as presets
 from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan, taken
@@ -56,6 +57,7 @@ FACES = {  # command line: what it is called
     "server info": "server-info",
     "server info --cost": "server-info-cost",
     "server slo": "server-slo",
+    "scim token list": "scim-token-list",
     "token": "token",
     "user": "user",
     "user keys": "user-keys",
@@ -72,7 +74,7 @@ NO_TABLE = {  # lines, a log, a script
     "secret delete", "secret set", "server", "server backup", "server backups", "server restore", "server restored",
     "server upgrade", "server migrate",
     "server install", "server uninstall",
-    "service token", "stop", "token create", "token revoke",
+    "service token", "stop", "token create", "token revoke", "scim token create", "scim token revoke",
     "preset create", "preset delete", "preset export", "preset logs", "preset pull", "preset push", "preset resume",
     "preset stop",
     "volume delete", "gateway delete", "gateway update",
@@ -212,6 +214,7 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
         "/volumes/list": volumes(),
         "/volumes/get": volumes()[0],
         "/api/events/list": [event],
+        "/api/scim/tokens/list": SCIM_TOKENS,
         "/api/project/lab/fleets/list": [fleet()],
     }
     entries = [ProjectEntry("main", plane.url, "secret-token", True), ProjectEntry("a-longer-name", plane.url, "t2")]

@@ -362,6 +362,10 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
         "projects": rng.choice(([], ["red"], ["blue", "blue"], [""], None)),
         "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
     },
+    **dict.fromkeys(
+        ("/api/scim/tokens/create", "/api/scim/tokens/revoke"),
+        lambda shapes, rng: {"name": rng.choice(("okta", "another", "a/b", "", None))},
+    ),
     "/api/users/access_tokens/list": lambda shapes, rng: {"username": rng.choice(("redadmin", "nobody", "", None))},
     "/api/users/access_tokens/revoke": lambda shapes, rng: {"name": "seen", "username": rng.choice(("redadmin", None))},
     "fleets/list_joins": lambda shapes, rng: {"name": rng.choice(("seen", "another", None))},

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from chalicelib.api.dispatch import is_v1, match
-from chalicelib.api.v1 import PREFIX
+from chalicelib.api.dispatch import match
 from chalicelib.runtime.chalice_app import RESOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,8 +139,9 @@ def api_event(
     found = match(path)
     resource = path if found is None else found.template
     params = {} if found is None else found.params
-    if is_v1(path):
-        resource, params = RESOURCES, {"proxy": path.removeprefix(PREFIX)}
+    for prefix, proxy in RESOURCES.items():
+        if path.startswith(prefix):
+            resource, params = proxy, {"proxy": path.removeprefix(prefix)}
     return proxy_event(method, path, query, headers, body, resource=resource, params=params, binary=binary)
 
 

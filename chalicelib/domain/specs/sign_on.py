@@ -88,6 +88,9 @@ class SignOnProvider(Confidential):
         default="refuse",
         description="`email`: a verified e-mail address takes over the user with that address; `refuse`: never.",
     )
+    external_id_claim: Text | None = Field(
+        default=None, description="The claim with what a directory sends as `externalId` by SCIM: `sub`, or `oid`."
+    )
     session: Annotated[Duration, AfterValidator(_session)] = Field(
         default=7 * DAY, description="How long a sign-on lasts."
     )

@@ -283,6 +283,32 @@ def give_role(plane: AccountPorts, user: User, project: Project, role: ProjectRo
     _save(plane, user, project, known, after)
 
 
+def give_roles(
+    plane: AccountPorts, actor: User, project: Project, roles: Mapping[str, ProjectRole], given_by: str
+) -> None:
+    """Make these, by the user's id, the only roles in the project that `given_by` gives. One given by others stays, and
+    so do its admins if there would be no other."""
+    known = {member.user_id: member for member in _members(plane.store, project.id)}
+    after = {user_id: member for user_id, member in known.items() if member.given_by != given_by}
+    num = max((member.num for member in known.values()), default=-1)
+    for user_id in (user_id for user_id in roles if user_id not in after):
+        num += 1
+        new = Member(project_id=project.id, user_id=user_id, role=roles[user_id], num=num, given_by=given_by)
+        after[user_id] = known.get(user_id, new).with_(role=roles[user_id])
+    if not any(member.role is ProjectRole.admin for member in after.values()):
+        log.warning("the admins of %s stay, although groups don't say so: it would have no other", project.name)
+        after |= {user_id: member for user_id, member in known.items() if member.role is ProjectRole.admin}
+    changed = [user_id for user_id in {**known, **after} if known.get(user_id) != after.get(user_id)]
+    admins = {user_id for user_id, member in after.items() if member.role is ProjectRole.admin}
+    changed.sort(key=lambda user_id: user_id not in admins)  # first, so that at no time there is none
+    for start in range(0, len(changed), MAX_MEMBERS):
+        part = changed[start : start + MAX_MEMBERS]
+        now = {user_id: member for user_id, member in known.items() if user_id not in part or user_id in after}
+        now |= {user_id: after[user_id] for user_id in part if user_id in after}
+        _save(plane, actor, project, known, now)
+        known, project = now, project.with_(version=project.version + 1)
+
+
 def set_members(plane: AccountPorts, actor: User, project: Project, wanted: Roles) -> None:
     """Make these the project's only members."""
     users = [named_user(plane.store, name) for name in wanted]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hmac import compare_digest
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from chalicelib.domain import keys
+from chalicelib.domain.directory import DirectoryUser
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, group_rights
@@ -36,13 +37,13 @@ from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.context import DeviceCode, SignsOn
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.projects import give_role
-from chalicelib.usecases.people.users import make_user, memberships, sign_on
+from chalicelib.usecases.people.users import free_name, make_user, memberships, sign_on, with_email
 from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
 log = logging.getLogger(__name__)
 
 PATIENCE = 10 * MINUTE  # for a user to sign on
-TRIES = 20  # names, and commits under contention
+TRIES = 20  # commits under contention
 _SEALED_FOR = "sign-on"
 _RESTART = "Begin again with `dstack login`."
 
@@ -205,7 +206,7 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
     found = None if target is None else nouns.find(plane.store, User, keys.user(target[0]))
     if found is not None:
         return found
-    same = _with_email(plane, claims.email) if provider.rules.existing_users == "email" and claims.email else None
+    same = _in_directory(plane, claims.external_id) or _with_email(plane, provider, claims.email)
     if same is not None:
         known = same.with_(identities=(*same.identities, identity))
         plane.store.commit([nouns.put(known), nouns.pointer(keys.identity(identity), same.id)])
@@ -213,7 +214,7 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
     created, (_, *beside) = make_user(
         plane.seal,
         plane.random_id(),
-        _free_name(plane, claims.username),
+        free_name(plane.store, claims.username),
         role,
         token=plane.random_token(),  # never shown
         now=plane.clock.now(),
@@ -229,25 +230,29 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
     return user.with_(version=1)
 
 
-def _with_email(plane: RecordPorts, email: str) -> User | None:
-    ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
-    users = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in ids])
-    found = [user for user in users if user is not None and (user.email or "").lower() == email.lower()]
+def _in_directory(plane: RecordPorts, external_id: str) -> User | None:
+    """The user whom a directory knows by this id."""
+    if not external_id:
+        return None
+    said = (nouns.read(DirectoryUser, record) for record in every(plane.store, keys.DIRECTORY, "user/"))
+    found = [each.user_id for each in said if each.external_id == external_id]
+    if len(found) > 1:
+        raise Refused("Several users here have the `externalId` of your account.", hint="An admin has to mend that.")
+    return nouns.find(plane.store, User, keys.user(found[0])) if found else None
+
+
+def _with_email(plane: RecordPorts, provider: SignsOn, email: str) -> User | None:
+    """The user with this verified address, if it may take them over: as the rules say, and always if a directory made
+    or adopted them, because then the address is the directory's word."""
+    if not email:
+        return None
+    found = with_email(plane.store, email)
+    if provider.rules.existing_users != "email":
+        said = plane.store.get_many([keys.directory_user(user.id) for user in found])
+        found = [user for user, record in zip(found, said, strict=True) if record is not None]
     if len(found) > 1:
         raise Refused(f"Several users here have the address {email}.", hint="An admin has to give all but one another.")
     return found[0] if found else None
-
-
-def _free_name(plane: RecordPorts, wanted: str) -> str:
-    for name in _names(wanted):
-        if plane.store.get(keys.user_name(name)) is None:
-            return name
-    raise Refused(f"All names like {wanted} are taken.", hint="An admin has to rename or delete one of these users.")
-
-
-def _names(wanted: str) -> Iterator[str]:
-    yield wanted
-    yield from (f"{wanted}-{number}" for number in range(2, TRIES))
 
 
 # --- what they get ----------------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
+from chalicelib.domain.directory import DirectoryUser
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
 from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
@@ -24,6 +26,9 @@ from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 if TYPE_CHECKING:
     from chalicelib.domain.sign_on import SignOn
     from chalicelib.store.seal import Sealer
+
+
+NAMES = 20  # that are tried for somebody whose name is taken
 
 
 def ssh_key_pair() -> tuple[str, str]:
@@ -141,6 +146,21 @@ def private_key(plane: SealedPorts, user: User) -> str:
     return plane.seal.open(user.ssh_private_key, context=f"user/{user.id}")
 
 
+def free_name(store: Store, wanted: str) -> str:
+    """`ana`, or `ana-2` if that is taken."""
+    for name in (wanted, *(f"{wanted}-{number}" for number in range(2, NAMES))):
+        if store.get(keys.user_name(name)) is None:
+            return name
+    raise Refused(f"All names like {wanted} are taken.", hint="An admin has to rename or delete one of these users.")
+
+
+def with_email(store: Store, email: str) -> list[User]:
+    """The users with this address, in any spelling of its case."""
+    ids = [nouns.pointed(record) for record in every(store, "users", "name/")]
+    found = nouns.find_many(store, User, [keys.user(user_id) for user_id in ids])
+    return [user for user in found if user is not None and (user.email or "").lower() == email.lower()]
+
+
 # --- change -----------------------------------------------------------------------------------------------------------
 
 
@@ -241,9 +261,24 @@ def _delete(plane: AccountPorts, actor: User, user: User) -> None:
         *rights_revision.admins_after(plane.store, user, deleted=True),
         _event(plane, EventType.deleted, user, actor),
     ]
+    deletions += directory_user_gone(plane.store, user)
     rights_revision.commit(plane, [*deletions, Delete(keys.user_name(user.name)), *beside])
-    _sign_off(plane, user)
+    end_tokens(plane, user)
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
+    for start in range(0, len(found), MAX_CHANGES):
+        plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
+
+
+def directory_user_gone(store: Store, user: User) -> list[Change]:
+    """The changes that delete what a directory says about a user."""
+    known = nouns.find(store, DirectoryUser, keys.directory_user(user.id))
+    return [] if known is None else [Delete(nouns.key_of(known)), Delete(keys.directory_user_name(known.user_name))]
+
+
+def end_tokens(plane: RecordPorts, user: User) -> None:
+    """Delete the user's sign-ons and access tokens, and not their own token."""
+    _sign_off(plane, user)
+    found: list[Key] = []
     for entry in rights_revision.access_tokens_of(plane.store, user):
         found += [nouns.key_of(entry), keys.access_token_name(user.id, entry.name)]
     for start in range(0, len(found), MAX_CHANGES):

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from chalicelib.api.routes.v1.changes import LONGEST
-from chalicelib.api.v1 import cursors
+from chalicelib.api.v1 import PREFIX, cursors
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instances import InstanceStatus
@@ -285,7 +285,7 @@ def test_who_comes_with_a_mark_that_is_none_begins_again(rig: Rig, digits: str) 
 def test_in_aws_who_asks_for_a_stream_gets_the_document(rig: Rig) -> None:
     """So that a client needs no setting: it looks at the type of the answer."""
     submit(rig, "one")
-    sent = event(RESOURCES, method="GET", **{"proxy+": "changes"})
+    sent = event(RESOURCES[PREFIX], method="GET", **{"proxy+": "changes"})
     sent["path"], sent["pathParameters"] = "/api/v1/changes", {"proxy": "changes"}
     sent["headers"]["Accept"] = "text/event-stream, application/json"
     answer = ControlPlane(lambda: rig.world.plane)(sent, None)

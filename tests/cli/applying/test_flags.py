@@ -21,7 +21,7 @@ from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.fake_ssh import ME, FakeSsh
 from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
-from tests.cli.people import ANN, BOB, KEYS, MEMBERS, TOKENS
+from tests.cli.people import ANN, BOB, KEYS, MEMBERS, SCIM_TOKENS, TOKENS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, gateway, instance, log_page, offer, run, volume
 from tests.cli.presets.samples import DONE, INTERRUPTED, PRESET, fill
 from tests.cli.server_answers import COST, SLO
@@ -242,6 +242,9 @@ ANSWERS: dict[str, Any] = {
     "/api/users/access_tokens/list": TOKENS,
     "/api/users/access_tokens/create": {**TOKENS[0], "token": "dstack_text"},
     "/api/users/access_tokens/revoke": None,
+    "/api/scim/tokens/list": SCIM_TOKENS,
+    "/api/scim/tokens/create": {**SCIM_TOKENS[0], "token": "dstack-scim_text"},
+    "/api/scim/tokens/revoke": None,
     "/api/users/sign_in_codes/create": {"code": "once", "expires_at": "2026-11-21T05:02:00+00:00"},
     "/api/users/public_keys/list": KEYS,
     "/api/users/public_keys/add": KEYS[0],
@@ -287,6 +290,8 @@ LINES = {
     "project create": "project create fresh",
     "project add-member": "project add-member ann",
     "project remove-member": "project remove-member ann",
+    "scim token create": "scim token create okta",
+    "scim token revoke": "scim token revoke okta",
     "token create": "token create ci",
     "token revoke": "token revoke ci",
     "user create": "user create ann",
@@ -333,6 +338,7 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("user delete", "project"): Line("user delete ann -y"),
     ("user token", "project"): Line("user token ann -y"),
     ("token revoke", "project"): Line("token revoke ci -y"),
+    ("scim token revoke", "project"): Line("scim token revoke okta -y"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     **{("project quota", name): Line("project quota --gpus 2") for name in ("user", "each_user")},
     **{("login", name): Line("login") for name in ("oidc", "id_token_file", "audience")},
