@@ -156,7 +156,7 @@ e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last
 e2e-multinode: $(VENV)/.dev .venvs/gloo/.installed ## a task on several local nodes sums vectors with gloo; its last line is JSON; NODES=8
 	@$(BIN)/python -m tests.e2e.multinode $(NODES)
 
-e2e-aws: $(VENV)/.dev .venvs/ministack/.installed ## deploy to an emulator of AWS, run tasks there, upgrade, destroy; its last line is JSON
+e2e-aws: $(VENV)/.dev .venvs/ministack/.installed .venvs/console/.installed .venvs/console_build/.installed ## deploy to an emulator of AWS, run tasks there, upgrade, destroy; its last line is JSON
 	@$(BIN)/python -m tests.e2e.aws
 
 e2e-gpu: $(VENV)/.dev ## jobs on this machine's NVIDIA cards; its last line is JSON; ARGS=--policy, ARGS=--inside

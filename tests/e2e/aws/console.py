@@ -10,6 +10,7 @@ import urllib.request
 import pytest
 
 from chalicelib.console import bundle
+from tests.console.harness.browser import HOME, Browser
 from tests.e2e.aws.deployment import PATIENCE
 from tests.e2e.aws.journey import Journey
 from tests.harness.server import ROOT
@@ -32,10 +33,25 @@ def console(trip: Journey) -> None:
         headers, text = _got(trip, f"/console/{name}")
         assert "immutable" in headers["cache-control"] and headers["x-content-type-options"] == "nosniff", name
         assert headers["content-type"].startswith(("text/css", "text/javascript")) and len(text) > 1_000, name
-    # What signing in asks for, and where it then gets its lists.
-    assert trip.one.call("/api/v1/users/me", method="GET")["name"] == "admin"
-    assert "items" in trip.one.call("/api/v1/projects", method="GET")
-    assert "cursor" in trip.one.call("/api/v1/changes", method="GET")
+    if not (HOME / ".installed").exists():
+        pytest.skip("the browser of tests isn't installed here; `make test` installs it into .venvs")
+    _used(trip)
+
+
+def _used(trip: Journey) -> None:
+    """Somebody signs in with a token in a browser, and the pages that it opens are kept up to date."""
+    browser = Browser()
+    try:
+        tab = browser.tab(trip.one.url)
+        tab.open("#/main/offers")
+        tab.sign_in(trip.one.token)
+        tab.heading("Offers")
+        tab.go("#/main/runs")
+        tab.heading("Runs")
+        tab.shows("Live", css=".live")
+        tab.close()
+    finally:
+        browser.close()
 
 
 def _got(trip: Journey, path: str) -> tuple[dict[str, str], str]:
