@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chalicelib.api import dispatch
-from chalicelib.api.route import Route
+from chalicelib.api.route import Route, of_directories
 from chalicelib.api.routes import ROUTES
+from chalicelib.domain.directory import DirectoryToken
+from chalicelib.domain.tenants import hash_token
+from chalicelib.store import nouns
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.harness.examples import many, seeds
 from tests.harness.rows import each
@@ -51,6 +54,7 @@ ODD: tuple[Any, ...] = (
 )
 
 RUN = {**task("fuzz"), "profile": {"name": "p"}, "file_archives": [], "ssh_key_pub": None}
+SCIM = "dstack-scim_text"
 ID = "6628ef34-2e9a-4af5-aab4-144f175852f7"
 BODIES: dict[str, Any] = {
     "get_plan": {"run_spec": RUN, "spec": fleet(), "max_offers": 3},
@@ -66,6 +70,8 @@ BODIES: dict[str, Any] = {
     "delete_instances": {"name": "pool", "instance_nums": [0]},
     "poll": {"run_name": "seen", "job_submission_id": ID, "start_time": None, "limit": 10},
     "init": {"repo_id": "r", "repo_info": {"repo_type": "virtual"}, "repo_creds": None},
+    "Users": {"userName": "ana", "active": True, "name": {"givenName": "A"}, "emails": [{"value": "a@b"}]},
+    "Groups": {"displayName": "team", "externalId": "1", "members": [{"value": ID}]},
     "create_or_update": {"name": "a", "value": "b"},
 }  # fmt: skip
 
@@ -75,16 +81,21 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     rig = Rig.at(Path(tmp_path_factory.mktemp("nonsense")))
     submit(rig, task("seen"))
     rig.ok("P/fleets/apply", {"plan": {"spec": fleet()}, "force": False})
+    token = DirectoryToken(id=ID, name="okta", token_hash=hash_token(SCIM), created_at=0, created_by="admin")
+    rig.world.plane.store.commit([nouns.put(token)])
     return rig
 
 
 def check(rig: Rig, route: Route, body: bytes, *, path: str | None = None, query: dict[str, str] | None = None) -> None:
     where = path or filled(route, "main")
-    request = dispatch.Request(route.method, where, query or {}, {"authorization": f"Bearer {ADMIN}"}, body)
+    token = SCIM if of_directories(route) else ADMIN
+    request = dispatch.Request(route.method, where, query or {}, {"authorization": f"Bearer {token}"}, body)
     reply = dispatch.answer(rig.world.plane, request)
     served = 200 <= reply.status < 300 or reply.status == 303  # sent on to the console
     assert served or 400 <= reply.status < 500, (where, body[:500], reply)
-    if reply.status == 400:
+    if of_directories(route) and reply.status >= 400:
+        assert orjson.loads(reply.body)["detail"] and reply.status != 401, reply.body
+    elif reply.status == 400:
         (entry,) = orjson.loads(reply.body)["detail"]
         assert entry.keys() <= {"msg", "code", "fields"} and entry["msg"], reply.body
 
