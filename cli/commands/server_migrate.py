@@ -52,6 +52,8 @@ def migrate(
 
     if len([flag for flag in (keys, check, abort) if flag]) > 1:
         raise typer.BadParameter("Give one of --keys, --check and --abort.", ctx=ctx)
+    if public_url and not back:
+        raise typer.BadParameter("--public-url goes with --back: a stage in AWS has its own address.", ctx=ctx)
     here = terminal(ctx)
     settings = server_settings(data_dir=data_dir, public_url=public_url)
     wish = Wish(stage, back=back, keys=keys, check=check, abort=abort)

@@ -56,7 +56,7 @@ def migrate(settings: ServerSettings, wish: Wish, console: Console, clients: Cli
         from chalicelib.runtime.lambda_ import Boto
 
         clients = Boto(emulator())
-    if wish.back and not settings.public_url and not (wish.keys or wish.abort):
+    if wish.back and not settings.public_url and not (wish.keys or wish.abort or wish.check):
         raise Invalid(
             "--back needs the address at which agents will find the server.",
             hint="Add it as in --public-url https://dstack.example.com:3000.",
