@@ -387,7 +387,7 @@ def _state_machine(definition: Definition, stage: str) -> Resources:
     policy = {"PolicyName": definition.name, "PolicyDocument": {"Version": VERSION, "Statement": statements}}
     properties = {
         "StateMachineName": name,
-        "DefinitionString": json.dumps(asl.render(definition, partition="${Partition}")),
+        "DefinitionString": json.dumps(asl.render(definition)),
         "DefinitionSubstitutions": {"Performer": performer, "Partition": {"Ref": "AWS::Partition"}},
         "RoleArn": {"Fn::GetAtt": [f"{id_}Role", "Arn"]},
     }

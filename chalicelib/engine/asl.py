@@ -44,7 +44,7 @@ _FOR_GOOD = sorted(name for name, meaning in MEANINGS.items() if not meaning.rep
 State = dict[str, Any]
 
 
-def render(definition: Definition, function: str = "${Performer}", partition: str = "aws") -> dict[str, Any]:
+def render(definition: Definition, function: str = "${Performer}", partition: str = "${Partition}") -> dict[str, Any]:
     """The state machine. `function`: the name or ARN of the function that performs the steps, and `partition`: that of
     the region that it is in, or CloudFormation substitutions for them."""
     return _Rendering(definition, function, partition).machine()

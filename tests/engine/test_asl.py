@@ -33,7 +33,7 @@ from tests.harness.rows import each
 from tests.world.step_functions import StepFunctions
 
 GOLDEN = Path(__file__).parent / "golden"
-MACHINES = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}
+MACHINES = {name: asl.render(definition, partition="aws") for name, definition in WORKFLOWS.items()}
 
 MOST_EVENTS, MOST_STATE = 25_000, 256 * 1024  # of an execution's history; of what travels between two states
 MOST_NAME = 80  # characters of an execution's

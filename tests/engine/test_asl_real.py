@@ -48,7 +48,7 @@ def deployed(emulator: Emulator, name: str, fails: str) -> str:
         Code={"ZipFile": packed.getvalue()}, Timeout=30,
         Environment={"Variables": {"FAILS": fails, "EMULATOR": emulator.url}},
     )["FunctionArn"]  # fmt: skip
-    machine = asl.render(WORKFLOWS[name], function)
+    machine = asl.render(WORKFLOWS[name], function, "aws")
     for state in machine["States"].values():
         for retry in state.get("Retry", ()):
             retry.update({key: 1 for key in ("IntervalSeconds", "MaxAttempts") if retry.get(key, 0) > 1})

@@ -161,7 +161,7 @@ def said_by_both(server: Server, words: str) -> bool:
 
 
 def losses(log: str) -> list[float]:
-    return [float(each) for each in re.findall(r"step \d+: loss (\S+)", log)]
+    return [float(each) for each in re.findall(r"step \d+: loss (\d+\.\d{6})", log)]
 
 
 def alone(folder: Path) -> str:
