@@ -96,12 +96,13 @@ class AuditLogs:
 
 def logs_of(file: Path | None, targets: AuditTargets, folder: Path, feed: Feed) -> Iterator[AuditLog]:
     from chalicelib.runtime.audit_file import FileSink
-    from chalicelib.runtime.audit_s3 import S3Sink, s3_client
+    from chalicelib.runtime.audit_s3 import S3Sink
     from chalicelib.runtime.audit_syslog import SyslogSink
+    from chalicelib.runtime.s3_client import s3_client
 
     if file is not None:
         yield AuditLog(FileSink(file, targets.file_bytes), feed)
     if targets.s3 is not None:
-        yield AuditLog(S3Sink(*targets.s3, s3_client(), S3_EVERY), feed)
+        yield AuditLog(S3Sink(*targets.s3, s3_client("Audit logs"), S3_EVERY), feed)
     if targets.syslog is not None:
         yield AuditLog(SyslogSink(targets.syslog, folder), feed)

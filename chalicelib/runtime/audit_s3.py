@@ -64,21 +64,3 @@ class S3Sink:
         if not text.isdigit():
             raise ValueError(f"{name} is no part of an audit log")
         return int(text)
-
-
-def s3_client() -> Any:
-    from chalicelib.runtime.settings import emulator
-
-    try:
-        import boto3
-    except ImportError as error:
-        raise Refused(
-            "An audit log in S3 needs boto3, which isn't installed here.",
-            hint="Install dstack-serverless with its extra `aws`.",
-        ) from error
-    from botocore.exceptions import BotoCoreError
-
-    try:
-        return boto3.client("s3", endpoint_url=emulator())
-    except BotoCoreError as error:
-        raise Refused(f"S3 can't be asked: {error}.", hint="Check AWS_PROFILE and AWS_REGION.") from error

@@ -8,12 +8,13 @@ import secrets
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import Invalid, Refused
-from chalicelib.runtime.settings import emulator
+from chalicelib.runtime.s3_client import s3_client
 from chalicelib.store.blobs import Blobs, FileBlobs, S3Blobs, checked
 from chalicelib.store.disk import disk_error, make_folder, sync_folder
 
@@ -30,7 +31,7 @@ def place_of(name: str, *, write: bool, client: Callable[[], Any] | None = None)
         bucket, _, prefix = name.removeprefix(S3).partition("/")
         if not bucket:
             raise Invalid(f"{name} names no bucket.", hint="Write it as in s3://my-bucket/dstack.")
-        yield Below(S3Blobs(bucket, client or _s3), prefix.strip("/"))
+        yield Below(S3Blobs(bucket, client or partial(s3_client, "Backups")), prefix.strip("/"))
     elif name.endswith(FILE):
         with _file(Path(name).expanduser(), write) as found:
             yield found
@@ -154,19 +155,3 @@ def _only_one(folder: Path) -> Iterator[None]:
 @contextmanager
 def _none() -> Iterator[None]:
     yield
-
-
-def _s3() -> Any:
-    try:
-        import boto3  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
-        raise Refused(
-            "Backups in S3 need boto3, which isn't installed here.",
-            hint="Install dstack-serverless with its extra `aws`.",
-        ) from error
-    from botocore.exceptions import BotoCoreError
-
-    try:
-        return boto3.client("s3", endpoint_url=emulator())
-    except BotoCoreError as error:
-        raise Refused(f"S3 can't be asked: {error}.", hint="Check AWS_PROFILE and AWS_REGION.") from error

@@ -74,6 +74,6 @@ def _in_bucket(place: str) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _s3() -> Any:
-    from chalicelib.runtime.audit_s3 import s3_client
+    from chalicelib.runtime.s3_client import s3_client
 
-    return s3_client()
+    return s3_client("Audit logs")

@@ -55,7 +55,7 @@ TRACED += ("sdk.util.instrumentation", "trace.status", "util.re")
 OF_SERVERS_COMMANDS = f"{PACKAGE}.cli.commands.server"  # `dstack server`, and those that work on its data
 ROOMS_OF_SERVER = (f"{PACKAGE}.plane.runtime.", f"{PACKAGE}.plane.store.")
 OF_SERVER = {  # imports in functions that only the server calls, or that are tried
-    (f"{PACKAGE}.cli.commands.audit", f"{PACKAGE}.plane.runtime.audit_s3"),
+    (f"{PACKAGE}.cli.commands.audit", f"{PACKAGE}.plane.runtime.s3_client"),
     *((f"{PACKAGE}.plane.otlp", f"opentelemetry.{name}") for name in TRACED),
     *((f"{PACKAGE}.plane.backends.kubernetes.addresses", name) for name in ("urllib3", "urllib3.connection")),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import pytest
 
 from chalicelib.domain.audit_chain import Broken, Head, rotated, verified
 from chalicelib.errors import Invalid, Refused, Transient
-from chalicelib.runtime import backup_places
 from chalicelib.runtime.audit_file import FileSink
 from chalicelib.runtime.audit_log import BATCH, AuditLog, AuditLogs
-from chalicelib.runtime.audit_s3 import S3Sink, s3_client
+from chalicelib.runtime.audit_s3 import S3Sink
 from chalicelib.runtime.audit_syslog import Address, SyslogSink, address_of
 from chalicelib.runtime.audit_targets import AuditTargets, bucket_of
+from chalicelib.runtime.s3_client import s3_client
 from cli.commands import audit as command
 from cli.screen.terminal import Terminal
 from tests.runtime.test_audit_file import Fed, event
@@ -167,14 +167,13 @@ def test_what_is_no_audit_log_is_refused() -> None:
         bucket.log(Fed())
 
 
-@pytest.mark.parametrize("client", [s3_client, backup_places._s3])
-def test_a_profile_that_there_isnt_is_refused(monkeypatch: pytest.MonkeyPatch, client: Callable[[], Any]) -> None:
+def test_a_profile_that_there_isnt_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(Refused, match="nobody"):
-        client()
+        s3_client("Backups")
 
 
 def test_a_missing_object_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
