@@ -39,6 +39,7 @@ TOGETHER = {
     "tests/e2e/onprem/test_ssh_fleet_real.py": "hosts",
     "tests/e2e/onprem/test_survival_real.py": "hosts",
     "tests/e2e/onprem/test_join_real.py": "hosts",
+    "tests/e2e/operate/test_systemd_real.py": "hosts",
     "tests/e2e/aws/test_deployed_real.py": "deployment",
     "tests/e2e/volumes/test_volumes_real.py": "hosts",
     "tests/e2e/volumes/test_cycles_real.py": "hosts",
