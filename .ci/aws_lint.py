@@ -46,7 +46,7 @@ def rendered() -> dict[str, str]:
     }
     where = AwsAccount("123456789012", "eu-west-1", "arn:aws:iam::123456789012:user/me")
     key, boundary = f"arn:aws:kms:eu-west-1:{where.id}:key/1-2", f"arn:aws:iam::{where.id}:policy/limits"
-    all_ = Options(boundary, key, {"team": "ml"}, bus=True, vpc=True, private=True)
+    all_ = Options(boundary, key, {"team": "ml"}, alarms=True, bus=True, vpc=True, private=True)
     deploying = deploy_policy.documents("dev", where, all_)
     policies |= {f"deploy-{number}.policy": each for number, each in enumerate(deploying)}
     return {f"{name}.json": json.dumps(each, indent=1) for name, each in {**templates, **machines, **policies}.items()}

@@ -1,7 +1,8 @@
 """What the stacks cost while idle, and what a function's calls cost: the part of the bill that the templates decide.
 
-Every resource type that the templates may use is listed here with its standing charge, which is zero for all of them.
-A test fails for a template with a type that isn't listed, so a new one needs its price looked up.
+Every resource type that the templates may use is listed here with its standing charge, which is zero for all that are
+made without being asked for. A test fails for a template with a type that isn't listed, so a new one needs its price
+looked up.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ FREE = "nothing while it isn't used"
 CHARGES: Mapping[str, str] = {
     "AWS::ApiGateway::RestApi": FREE,
     "AWS::Budgets::Budget": "nothing: budgets that start no actions are free",
+    "AWS::CloudWatch::Alarm": "$0.10 a month for each metric that it reads: none is made unless `Alarms` is on",
     "AWS::DynamoDB::Table": "nothing but its storage, as it is billed by request",
     "AWS::Events::EventBus": FREE,
     "AWS::Events::Rule": FREE,

@@ -8,7 +8,7 @@ continues where it stopped. It keeps no state of its own: CloudFormation knows w
 3. The functions' code and the agent program, which are uploaded unless they are there already.
 4. The stack `dstack-<stage>`: everything else. The changes are shown first, and made after confirmation (or `--yes`).
    CloudFormation replaces functions between two events, so runs continue meanwhile. It rolls back what it can't finish.
-5. The stack `dstack-<stage>-spending`: the spending alarm. If it fails, the rest stays deployed.
+5. The stack `dstack-<stage>-spending`: the alarms. If it fails, the rest stays deployed.
 6. The admin and the project `main`, if there are none. The token is shown only once, because only its hash is stored.
 """
 
@@ -34,7 +34,7 @@ from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
 from chalicelib.usecases.agents.downloads import publish
 from chalicelib.usecases.operator.first_start import first_start
-from infra import account, artefacts, carriers, command, installed, spending, stateful, tagging, uploads, vpc
+from infra import account, alarms, artefacts, carriers, command, installed, spending, stateful, tagging, uploads, vpc
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import ALONE, BOUNDED, PUBLIC, reserved
@@ -170,7 +170,9 @@ class Deployment:
         except (Refused, command.Declined) as error:
             self.say(spending.describe_refusal(error.message))
         else:
-            self.say(spending.describe(stack.parameters()))
+            self.say(spending.describe(chosen := stack.parameters()))
+            if text := alarms.describe(self.stage, chosen):
+                self.say(text)
 
     def _ask(self, stack: Stack, proposal: Proposal) -> None:
         self.say(f"{stack.name}: {len(proposal.changes)} changes")

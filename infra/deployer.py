@@ -24,6 +24,7 @@ QUEUE = f"sqs:{dead_letter_queue('{stage}')}"
 MACHINES = "states:stateMachine:dstack-{stage}-*"
 BUS = "events:event-bus/dstack-{stage}"
 TOPIC = "sns:dstack-{stage}-spending"
+ALARMS = "cloudwatch:alarm:dstack-{stage}-*"
 STACKS = tuple(f"cloudformation:stack/dstack-{{stage}}{suffix}/*" for suffix in ("", DATA, SPENDING))
 KEPT = 24  # characters of a stack's name that CloudFormation leaves in the names that it makes up
 PASSED_TO = ["lambda.amazonaws.com", "states.amazonaws.com"]  # in every partition
@@ -37,9 +38,15 @@ class Options:
     key: str = ""  # the ARN of a KMS key
     tags: Mapping[str, str] = field(default_factory=dict)
     alarm: bool = True  # on spending
+    alarms: bool = False  # of CloudWatch
     bus: bool = False  # of EventBridge, for state changes
     vpc: bool = False  # a function is put into one
     private: bool = False  # the API has no public address
+
+    @property
+    def notifies(self) -> bool:
+        """There is a topic for alarms."""
+        return self.alarm or self.alarms
 
     @staticmethod
     def of(parameters: Mapping[str, str], tags: Mapping[str, str]) -> Options:
@@ -49,6 +56,7 @@ class Options:
             parameters.get("EncryptionKey", ""),
             tags,
             alarm=parameters.get("SpendingAlarm") != "0",
+            alarms=parameters.get("Alarms") == "on",
             bus=parameters.get("Bus") == "on",
             vpc=bool(parameters.get("BastionSubnets")),
             private=bool(parameters.get("ApiEndpoints")),
@@ -99,8 +107,8 @@ def _of_creation(stage: str, chosen: Options) -> Iterator[Grant]:
     yield _grant("CreateRoles", "iam:CreateRole", roles, **_equal(tags | bound))
     keep = " PutRolePermissionsBoundary" if bound else ""
     yield _grant("AllowRoles", f"iam:PutRolePolicy{keep}", roles, **_equal(bound))
-    if chosen.alarm:
-        yield _grant("CreateAlarm", "sns:CreateTopic", TOPIC, **_equal(tags))
+    if chosen.notifies:
+        yield _grant("CreateTopic", "sns:CreateTopic", TOPIC, **_equal(tags))
 
 
 def _equal(keys: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
@@ -193,8 +201,13 @@ def _of_functions(stage: str) -> Iterator[Grant]:
 
 
 def _of_choices(chosen: Options) -> Iterator[Grant]:
+    if chosen.notifies:
+        yield from _of_topic()
     if chosen.alarm:
-        yield from _of_alarm()
+        yield from _of_budget()
+    if chosen.alarms:
+        actions = "cloudwatch:DeleteAlarms DescribeAlarms ListTagsForResource PutMetricAlarm TagResource UntagResource"
+        yield _grant("Alarms", actions, ALARMS)
     if chosen.bus:
         yield from _of_bus()
     if chosen.vpc:
@@ -212,14 +225,17 @@ def _of_choices(chosen: Options) -> Iterator[Grant]:
         yield _grant("EncryptLogs", "logs:AssociateKmsKey DisassociateKmsKey", LOGS)
 
 
-def _of_alarm() -> Iterator[Grant]:
+def _of_topic() -> Iterator[Grant]:
     yield _grant(
-        "Alarm",
+        "Topic",
         "sns:DeleteTopic GetDataProtectionPolicy GetTopicAttributes ListSubscriptionsByTopic ListTagsForResource "
         "SetTopicAttributes Subscribe TagResource UntagResource",
         TOPIC,
     )
     yield _grant("Subscriptions", "sns:GetSubscriptionAttributes SetSubscriptionAttributes Unsubscribe", "*")
+
+
+def _of_budget() -> Iterator[Grant]:
     yield _grant(
         "Budget",
         "budgets:ListTagsForResource ModifyBudget TagResource UntagResource ViewBudget",

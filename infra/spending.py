@@ -11,12 +11,15 @@ aren't included; their prices are in every plan, and a fleet's size limits them.
 
 It has its own stack, because AWS denies budgets to some accounts: to members of an organisation that manages billing
 centrally, to accounts younger than a day, and to users without access to bills. That must not roll back anything else.
+CloudWatch's alarms (`alarms.py`), for whoever asks for them, are in it, too, and notify the same topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from infra import alarms
 
 DOLLARS = 2  # a day: the cost of 1,000 instances, ten times that of 100, so that there are few false alarms
 SERVICES = (
@@ -35,16 +38,16 @@ SERVICES = (
 def template(stage: str) -> dict[str, Any]:
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "dstack: the alarm on what one control plane itself costs",
+        "Description": "dstack: the alarms on what one control plane itself costs, and on how it works",
         "Parameters": parameters(),
         "Conditions": conditions(),
-        "Resources": resources(stage),
+        "Resources": resources(stage) | alarms.resources(stage, {"Ref": "SpendingTopic"}),
     }
 
 
 def resources(stage: str) -> dict[str, Any]:
-    """The budget, and the topic that it notifies. If `SpendingAlarm` is 0, there are none. Budget names are shared by
-    all regions of an account."""
+    """The budget, and the topic that it and other alarms notify. Without any, there is no topic. Budget names are
+    shared by all regions of an account."""
     alarm = {"Ref": "SpendingAlarm"}
     budget = {
         "BudgetName": {"Fn::Sub": f"dstack-{stage}-${{AWS::Region}}-spending"},
@@ -59,7 +62,7 @@ def resources(stage: str) -> dict[str, Any]:
     }
     statement = {
         "Effect": "Allow",
-        "Principal": {"Service": "budgets.amazonaws.com"},
+        "Principal": {"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]},
         "Action": "sns:Publish",
         "Resource": {"Ref": "SpendingTopic"},
         "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
@@ -70,9 +73,9 @@ def resources(stage: str) -> dict[str, Any]:
     }
     subscription = {"Protocol": "email", "TopicArn": {"Ref": "SpendingTopic"}, "Endpoint": {"Ref": "SpendingEmail"}}
     return {
-        "SpendingTopic": _resource("AWS::SNS::Topic", "SpendingIsWatched", {"TopicName": f"dstack-{stage}-spending"}),
-        "SpendingTopicMay": _resource("AWS::SNS::TopicPolicy", "SpendingIsWatched", policy),
-        "SpendingLetter": _resource("AWS::SNS::Subscription", "SpendingIsWritten", subscription),
+        "SpendingTopic": _resource("AWS::SNS::Topic", "AnythingIsWatched", {"TopicName": f"dstack-{stage}-spending"}),
+        "SpendingTopicMay": _resource("AWS::SNS::TopicPolicy", "AnythingIsWatched", policy),
+        "SpendingLetter": _resource("AWS::SNS::Subscription", "SomebodyIsWritten", subscription),
         "SpendingBudget": _resource(
             "AWS::Budgets::Budget",
             "SpendingIsWatched",
@@ -94,13 +97,20 @@ def parameters() -> dict[str, Any]:
             "Default": "",
             "Description": "who is notified; without it, the topic's subscribers",
         },
+        **alarms.parameters(),
     }
 
 
 def conditions() -> dict[str, Any]:
-    watched: dict[str, Any] = {"Fn::Not": [{"Fn::Equals": [{"Ref": "SpendingAlarm"}, "0"]}]}
+    spending: dict[str, Any] = {"Fn::Not": [{"Fn::Equals": [{"Ref": "SpendingAlarm"}, "0"]}]}
+    work: dict[str, Any] = {"Fn::Equals": [{"Ref": "Alarms"}, "on"]}
     has_email = {"Fn::Not": [{"Fn::Equals": [{"Ref": "SpendingEmail"}, ""]}]}
-    return {"SpendingIsWatched": watched, "SpendingIsWritten": {"Fn::And": [watched, has_email]}}
+    return {
+        "SpendingIsWatched": spending,
+        alarms.CONDITION: work,
+        "AnythingIsWatched": {"Fn::Or": [spending, work]},
+        "SomebodyIsWritten": {"Fn::And": [{"Fn::Or": [spending, work]}, has_email]},
+    }
 
 
 def describe(chosen: Mapping[str, str]) -> str:
@@ -117,7 +127,7 @@ def describe(chosen: Mapping[str, str]) -> str:
 def describe_refusal(why: str) -> str:
     """The message if AWS didn't allow the alarm."""
     return (
-        f"Everything is deployed but the alarm on its spending: {why}\n"
+        f"Everything is deployed but the alarms: {why}\n"
         "AWS has no budgets for accounts that are younger than a day, or whose organisation keeps billing to itself: "
         "deploy again later, or --set SpendingAlarm=0."
     )

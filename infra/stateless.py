@@ -56,7 +56,7 @@ def template(stage: str, chosen: Choices = Choices()) -> dict[str, Any]:
     traced = {"Fn::Equals": [{"Ref": "Tracing"}, "Active"]}
     bus = {"Fn::And": [{"Fn::Equals": [{"Ref": "Bus"}, "on"]}, {"Fn::Not": [{"Fn::Equals": [{"Ref": "Stream"}, ""]}]}]}
     resources: Resources = {
-        "RestAPI": _rest_api(chosen.endpoints),
+        "RestAPI": _rest_api(stage, chosen.endpoints),
         "Settings": _settings(stage, chosen),
         "StateChanges": _bus(stage),
     }
@@ -135,11 +135,12 @@ def parameters() -> Resources:
     }
 
 
-def _rest_api(endpoints: tuple[str, ...]) -> Resources:
+def _rest_api(stage: str, endpoints: tuple[str, ...]) -> Resources:
     """Properties that Chalice doesn't set on its own resource. Without the version, SAM would add a second stage, named
-    `Stage`, without throttling."""
+    `Stage`, without throttling. CloudWatch's metrics tell APIs apart by their names alone."""
     limit = {"ResourcePath": "/*", "HttpMethod": "*", "ThrottlingRateLimit": CALLS, "ThrottlingBurstLimit": BURST}
-    properties: Resources = {"OpenApiVersion": "2.0", "MethodSettings": [limit]}
+    named: Resources = {"info": {"title": f"dstack-{stage}"}}
+    properties: Resources = {"OpenApiVersion": "2.0", "MethodSettings": [limit], "DefinitionBody": named}
     if endpoints:
         through = {
             "Effect": "Allow",
@@ -150,7 +151,7 @@ def _rest_api(endpoints: tuple[str, ...]) -> Resources:
         }
         policy = {"Version": VERSION, "Statement": [through]}
         properties["EndpointConfiguration"] = {"Type": "PRIVATE", "VPCEndpointIds": list(endpoints)}
-        properties["DefinitionBody"] = {"x-amazon-apigateway-policy": policy}
+        named["x-amazon-apigateway-policy"] = policy
     return {"Properties": properties}
 
 

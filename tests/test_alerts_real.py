@@ -14,6 +14,7 @@ import yaml
 
 from chalicelib.usecases.operator.exposition import FAMILIES
 from cli.screen.terminal import Terminal
+from infra import alarms
 from tests.harness.debian import unpacked
 from tests.harness.server import ROOT
 from tests.world.cli import Dstack
@@ -22,6 +23,11 @@ ALERTS = ROOT / "docs" / "prometheus" / "alerts.yml"
 BOARD = ROOT / "docs" / "grafana" / "dstack.json"
 RULES: dict[str, dict[str, Any]] = {
     rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
+}
+# Of alarms in AWS, some of which are no alerts of Prometheus, and of alerts.
+RUNBOOKS: dict[str, str] = {
+    **{name: f"docs/operate/runbooks/{page}.md" for name, page in alarms.RUNBOOKS.items()},
+    **{name: rule["annotations"]["runbook"] for name, rule in RULES.items()},
 }
 OF_PROMETHEUS = {"up", "scrape_duration_seconds"}
 UP = 'up{job="dstack"}'
@@ -151,10 +157,10 @@ def test_an_alert_names_metrics_that_there_are(name: str) -> None:
     assert named and named <= {*FAMILIES, *OF_PROMETHEUS}
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", RUNBOOKS)
 def test_an_alert_has_a_runbook_whose_commands_are_accepted(name: str) -> None:
     """`--help` is answered only once every other flag is understood."""
-    page = (ROOT / RULES[name]["annotations"]["runbook"]).read_text()
+    page = (ROOT / RUNBOOKS[name]).read_text()
     assert page.startswith(f"# {name}\n") and f"[{name}](runbooks/" in (ROOT / "docs/operate/watch.md").read_text()
     commands = [line for block in re.findall(r"```shell\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
     assert commands
@@ -169,4 +175,4 @@ def test_an_alert_has_a_runbook_whose_commands_are_accepted(name: str) -> None:
 
 def test_no_runbook_is_without_its_alert() -> None:
     pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs/operate/runbooks").glob("*.md")}
-    assert pages == {rule["annotations"]["runbook"] for rule in RULES.values()}
+    assert pages == set(RUNBOOKS.values())

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from infra import spending, stateful, stateless
+from infra import alarms, spending, stateful, stateless
 from infra.deployer import PASSED_TO, Options, made_up
 from infra.functions import FUNCTIONS
 from tests.harness.iam import Call
@@ -95,9 +95,12 @@ class Deploying:
         """Types, each with the name of one resource."""
         chosen = self.options
         templates = [stateful.template(), stateless.template(STAGE)]
-        templates += [spending.template(STAGE)] if chosen.alarm else []
+        templates += [spending.template(STAGE)]
         made = [(id_, each) for one in templates for id_, each in one["Resources"].items() if "Type" in each]
-        on = [each for each in made if chosen.bus or each[1].get("Condition") != "Announced"]
+        watched = chosen.alarm or chosen.alarms
+        conditions = {"Announced": chosen.bus, "SpendingIsWatched": chosen.alarm, alarms.CONDITION: chosen.alarms}
+        conditions |= {"AnythingIsWatched": watched, "SomebodyIsWritten": watched}
+        on = [each for each in made if "Condition" not in each[1] or conditions[each[1]["Condition"]]]
         found = {(each["Type"], _name(id_, each)) for id_, each in on}
         found |= {(f"AWS::{kind}", "Chalices") for kind in OF_CHALICE}
         found |= {("AWS::Lambda::Function", f"dstack-{STAGE}-{each.name}") for each in FUNCTIONS}
@@ -184,7 +187,7 @@ def _role() -> str:
 def _name(id_: str, resource: Mapping[str, Any]) -> str:
     """As the template has it."""
     properties = resource.get("Properties", {})
-    for key in ("FunctionName", "LogGroupName", "StateMachineName"):
+    for key in ("FunctionName", "LogGroupName", "StateMachineName", "AlarmName"):
         if isinstance(name := properties.get(key), str):
             return name
     return id_
@@ -207,6 +210,8 @@ def _things(kind: str, name: str, action: str) -> Iterator[str]:
             yield f"arn:aws:apigateway:{REGION}::/restapis"
         if kind.endswith(("RestApi", "Stage")) and operation in ("PUT", "DELETE", "GET"):
             yield f"arn:aws:apigateway:{REGION}::/tags/arn%3Aaws"
+    elif service == "cloudwatch":
+        yield arn("cloudwatch", f"alarm:{name}")
     elif action == "sns:Unsubscribe" or operation.endswith("SubscriptionAttributes") or service == "ec2":
         yield "*"
     else:

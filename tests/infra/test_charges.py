@@ -21,16 +21,21 @@ TEMPLATES = {
     "spending": spending.template("prod"),
 }
 
+ASKED_FOR = {kind for kind, charge in charges.CHARGES.items() if "nothing" not in charge}  # what costs all the time
+
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_resource_type_is_one_whose_charge_is_known_to_be_none(name: str) -> None:
     assert charges.unknown(TEMPLATES[name]) == []
     assert charges.standing(TEMPLATES[name]) == []
+    charged = {each["Condition"] for each in TEMPLATES[name]["Resources"].values() if each.get("Type") in ASKED_FOR}
+    off = {"WorkIsWatched": TEMPLATES[name]["Parameters"].get("Alarms", {}).get("Default") == "off"}
+    assert all(off[each] for each in charged)
 
 
 def test_a_type_that_nobody_looked_up_is_named() -> None:
-    resources = {"Way": {"Type": "AWS::EC2::NatGateway"}, "Alarm": {"Type": "AWS::CloudWatch::Alarm"}, "Part": {}}
-    assert charges.unknown({"Resources": resources}) == ["AWS::CloudWatch::Alarm", "AWS::EC2::NatGateway"]
+    resources = {"Way": {"Type": "AWS::EC2::NatGateway"}, "Key": {"Type": "AWS::KMS::Key"}, "Part": {}}
+    assert charges.unknown({"Resources": resources}) == ["AWS::EC2::NatGateway", "AWS::KMS::Key"]
 
 
 def test_a_property_with_a_standing_charge_is_named() -> None:

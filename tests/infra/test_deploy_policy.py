@@ -24,10 +24,11 @@ ROOT = Path(__file__).parents[2]
 WHERE = AwsAccount(ACCOUNT, REGION, f"arn:aws:iam::{ACCOUNT}:user/me")
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1-2"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/limits"
-ALL = Options(BOUNDARY, KEY, {"team": "ml", "cost centre": "7"}, bus=True, vpc=True, private=True)
+ALL = Options(BOUNDARY, KEY, {"team": "ml", "cost centre": "7"}, alarms=True, bus=True, vpc=True, private=True)
 CHOSEN = {
     "nothing": Options(),
     "no alarm": Options(alarm=False),
+    "CloudWatch's alarms alone": Options(alarm=False, alarms=True),
     "a boundary": Options(boundary=BOUNDARY),
     "a key": Options(key=KEY),
     "tags": Options(tags={"team": "ml"}),
