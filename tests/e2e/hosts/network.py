@@ -115,14 +115,16 @@ class _Handler(urllib.request.HTTPHandler):
 
 
 class Network:
-    def __init__(self, site: str, workers: Mapping[str, Sequence[str]], *, workers_reach_plane: bool) -> None:
+    def __init__(
+        self, site: str, workers: Mapping[str, Sequence[str]], *, workers_reach_plane: bool, control: str = ""
+    ) -> None:
         self.site, self.wires = site, plan(workers)
-        self.control, self.head = Namespace(f"{site}-control"), Namespace(f"{site}-head")
+        self.control, self.head = Namespace(control or f"{site}-control"), Namespace(f"{site}-head")
         self.workers = {worker: Namespace(f"{site}-{worker}") for worker in workers}
-        self._reach = workers_reach_plane
+        self._reach, self._own_control = workers_reach_plane, not control
 
     def up(self) -> None:
-        for namespace in (self.control, self.head, *self.workers.values()):
+        for namespace in (*([self.control] if self._own_control else []), self.head, *self.workers.values()):
             run("ip", "netns", "add", namespace.name)
             _links(namespace, "link set lo up")
         self._wire_control()

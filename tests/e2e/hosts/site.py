@@ -63,14 +63,20 @@ def room_for(hosts: int) -> None:
 
 
 class Site:
-    """`workers_reach_plane`: they have a way to control, behind the head's address. Else only the head has."""
+    """`workers_reach_plane`: they have a way to control, behind the head's address. Else only the head has.
+    `control`: the name of a network namespace that is there already, as an engine's, and is the site's control."""
 
     def __init__(
-        self, workers: Sequence[HostSpec], *, head: HostSpec = PLAIN_HEAD, workers_reach_plane: bool = False
+        self,
+        workers: Sequence[HostSpec],
+        *,
+        head: HostSpec = PLAIN_HEAD,
+        workers_reach_plane: bool = False,
+        control: str = "",
     ) -> None:
         self.specs = [head, *workers]
         self.hosts: dict[str, Host] = {}
-        self._reach = workers_reach_plane
+        self._reach, self._control = workers_reach_plane, control
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Site:
@@ -93,7 +99,7 @@ class Site:
 
     def _build(self) -> None:
         networks = {spec.name: spec.networks for spec in self.specs[1:]}
-        self.network = Network(self.name, networks, workers_reach_plane=self._reach)
+        self.network = Network(self.name, networks, workers_reach_plane=self._reach, control=self._control)
         self.network.up()
         self.key = keys.make(self.folder / "keys/ed25519")
         base = rootfs.base(self.folder / "base")

@@ -8,13 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.e2e.hosts.site import Site, or_skipped
+from tests.e2e.hosts.spec import HostSpec
+from tests.e2e.operate.counting import Counting, ready, user_at
 from tests.harness import docker, images, installed
 from tests.harness.debian import NotHere, install
 from tests.harness.docker import DockerEngine
@@ -24,7 +27,6 @@ from tests.harness.server import PATIENCE, ROOT, until
 pytestmark = pytest.mark.slow
 INSTALL = ROOT / "infra/install"
 BASE, IMAGE = "test/server-base:1", "test/dstack-server:1"
-CURL = "curl --silent --fail --max-time 10"
 
 
 @dataclass
@@ -45,13 +47,6 @@ class Place:
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 
-    def get(self, path: str, token: str = "") -> Any:
-        """From the machine that the engine is on; None unless it is answered."""
-        authorised = ["--header", f"Authorization: Bearer {token}"] if token else []
-        argv = ["nsenter", f"--net=/run/netns/{self.engine.folder.name}", *CURL.split(), *authorised]
-        done = subprocess.run([*argv, f"http://127.0.0.1:3000{path}"], capture_output=True, text=True)
-        return json.loads(done.stdout) if done.returncode == 0 else None
-
 
 def base_image(wheel: Path) -> Image:
     """What the Dockerfile needs of its base: Python, pip, and, because there is no network, what the wheel requires."""
@@ -63,11 +58,11 @@ def base_image(wheel: Path) -> Image:
         for name in libraries:
             for file in distribution(name).files or ():
                 source = Path(str(file.locate()))
-                if ".." in file.parts or "__pycache__" in file.parts or not source.is_file():
+                if ".." in file.parts or not source.is_file():
                     continue
                 place = site / "site-packages" / file
                 place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, place)
+                shutil.copy2(source, place)  # what was compiled of it counts by its date
                 programs += [source] if ".so" in source.name else []
         for tool in programs[:3]:
             shutil.copy(tool.resolve(), root / "bin" / tool.name)
@@ -80,7 +75,7 @@ def base_image(wheel: Path) -> Image:
 
     plain, libraries = images.python_image(), sorted({"pip", "setuptools", *installed.brought(wheel, "server")})
     pinned = hashlib.sha256(" ".join(f"{name}=={distribution(name).version}" for name in libraries).encode())
-    archive = images._once(f"server-base-{plain.archive.stem}-{pinned.hexdigest()[:12]}", make)
+    archive = images._once(f"server-base-2-{plain.archive.stem}-{pinned.hexdigest()[:12]}", make)
     path = f"{sys.base_prefix}/bin:{plain.env['PATH']}"  # where pip puts programs
     return replace(plain, name=BASE, archive=archive, env={**plain.env, "PATH": path})
 
@@ -101,17 +96,27 @@ def place(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory)
     return made
 
 
-def test_it_is_ready_keeps_its_data_over_a_restart_and_stops_cleanly(place: Place) -> None:
+@pytest.fixture(scope="module")
+def site(place: Place) -> Iterator[Site]:
+    """A host that the engine's containers reach."""
+    with or_skipped([], head=HostSpec("head"), control=place.engine.folder.name) as booted:
+        yield booted
+
+
+def test_it_keeps_its_data_and_its_jobs_over_a_restart_and_stops_cleanly(
+    place: Place, site: Site, tmp_path: Path
+) -> None:
+    user = user_at(site.control, tmp_path / "home", "http://127.0.0.1:3000")
     place.compose("up", "--detach")
-    until("the server to be ready", lambda: (place.get("/readyz") or {}).get("ready"))
-    token = place.compose("exec", "-T", "dstack", "cat", "/data/admin.token").strip()
+    until("the server to be ready", lambda: ready(user))
+    job = Counting(site, site.head, user, place.compose("exec", "-T", "dstack", "cat", "/data/admin.token").strip())
     assert place.compose("exec", "-T", "dstack", "id", "-u").strip() == "10001"
     place.compose("exec", "-T", "dstack", *health())
-    before = place.get("/api/v1/projects", token)
-    assert before["items"][0]["name"] == "main"
     place.compose("restart")
-    until("the server to be back", lambda: (place.get("/readyz") or {}).get("ready"))
-    assert place.get("/api/v1/projects", token) == before
+    until("the server to be back", lambda: ready(user))
+    job.goes_on()
+    job.end()
+    job.leave()
     place.compose("stop")
     container = place.compose("ps", "--quiet").strip()
     state = json.loads(place.docker("inspect", "--format={{json .State}}", container))

@@ -13,34 +13,26 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.hosts.host import Host
-from tests.e2e.hosts.site import or_skipped
+from tests.e2e.hosts.site import Site, or_skipped
 from tests.e2e.hosts.spec import HostSpec
-from tests.e2e.onprem.lab import Lab
+from tests.e2e.operate.counting import Counting, ready, user_at
 from tests.harness import installed
-from tests.harness.images import busybox_image
-from tests.harness.server import HttpError, Server, until
-from tests.runtime.live import log_of, run_of, wait_for
+from tests.harness.server import Server, until
 
 pytestmark = pytest.mark.slow
 
 UNIT, PROGRAM = "dstack-server", "/opt/dstack/bin/dstack"
 DATA = "/var/lib/dstack-server"
 CAP_NET_BIND_SERVICE = 10
-# A line at a time until it is told to end, so that a line that is lost or doubled shows.
-COUNT = "i=0; while [ ! -e /tmp/go ]; do i=$((i+1)); echo $i; sleep 0.1; done; echo end"
 
 
 @contextmanager
-def booted(folder: Path) -> Iterator[Lab]:
-    """A host with the package in /opt/dstack, and a user who calls the server that will be installed there."""
+def booted() -> Iterator[tuple[Site, Host]]:
+    """A host with the package in /opt/dstack."""
     with or_skipped([HostSpec("w1")]) as site:
         (host,) = site.workers
-        host.import_image(busybox_image())
         bring_package(host)
-        inside = host.namespace
-        user = Server(folder, url="http://127.0.0.1:3000", network=inside.path, opener=inside.opener())
-        user.home.mkdir(exist_ok=True)
-        yield Lab(site, user)
+        yield site, host
 
 
 def bring_package(host: Host) -> None:
@@ -65,22 +57,10 @@ def shown(host: Host, name: str) -> str:
     return host.systemctl("show", f"--property={name}", "--value", UNIT)
 
 
-def ready(user: Server) -> bool:
-    try:
-        return bool(user.call("/readyz", method="GET")["ready"])
-    except (OSError, HttpError):
-        return False
-
-
 def stops(host: Host) -> int:
     """How often it has said that it has stopped."""
     host.run("journalctl", "--sync")
     return host.run("journalctl", "--unit", UNIT, "--output=cat").stdout.count('"The server has stopped"')
-
-
-def counted(user: Server) -> list[str]:
-    """What the job has said, after the greeting of busybox's shell."""
-    return log_of(user, "count").partition("built-in commands.")[2].split()
 
 
 def confined(host: Host) -> None:
@@ -108,22 +88,14 @@ def limits_of(host: Host, unit: str) -> dict[str, str]:
 
 
 def test_it_starts_outlives_its_restarts_with_a_job_running_and_is_removed(tmp_path: Path) -> None:
-    with booted(tmp_path / "home") as site:
-        (host,), user = site.site.workers, site.server
+    with booted() as (site, host):
+        user = user_at(host.namespace, tmp_path / "home", "http://127.0.0.1:3000")
         host.run(PROGRAM, "server", "install")
         until("the server to be ready", lambda: ready(user))
-        user.token = host.run("cat", f"{DATA}/admin.token").stdout.strip()
-        user.cli("project", "add", "--name", "main", "--url", user.url, "--token", user.token, "-y")
-        site.apply(site.fleet("here", [host], proxy_jump=None))
-        site.apply(site.task("count", COUNT, "here"), "-d")
-        until("its first lines", lambda: "3" in counted(user))
+        job = Counting(site, host, user, host.run("cat", f"{DATA}/admin.token").stdout.strip())
         confined(host)
-        outlived(site, host)
-        (container,) = host.docker("ps", "--quiet", "--filter", "label=dstack.task").stdout.split()
-        host.docker("exec", container, "/bin/sh", "-c", ": > /tmp/go")
-        wait_for(user, "count", "done")
-        found = counted(user)
-        assert found == [*map(str, range(1, len(found))), "end"]
+        outlived(job, host, user)
+        job.end()
         host.systemctl("stop", UNIT)
         assert (shown(host, "Result"), shown(host, "ExecMainStatus"), stops(host)) == ("success", "0", 2)
         host.reboot()
@@ -131,24 +103,18 @@ def test_it_starts_outlives_its_restarts_with_a_job_running_and_is_removed(tmp_p
         removed(host, user)
 
 
-def outlived(site: Lab, host: Host) -> None:
+def outlived(job: Counting, host: Host, user: Server) -> None:
     """A restart in good order, and one that nobody asked for."""
-    user = site.server
     for way, restarts in (("restart", 0), ("kill --kill-whom=main --signal=KILL", 1)):
-        before, pid = counted(user), shown(host, "MainPID")
+        before = shown(host, "MainPID")
         host.systemctl(*way.split(), UNIT)
-        until("another server", partial(is_another, host, user, pid))
+        until("another server", partial(is_another, host, user, before))
         assert (shown(host, "NRestarts"), stops(host)) == (str(restarts), 1)
-        until("the job's next lines", partial(has_more, user, before))
-        assert run_of(user, "count")["status"] == "running"
+        job.goes_on()
 
 
 def is_another(host: Host, user: Server, before: str) -> bool:
     return shown(host, "MainPID") not in ("0", before) and ready(user)
-
-
-def has_more(user: Server, before: list[str]) -> bool:
-    return len(counted(user)) > len(before) + 3
 
 
 def removed(host: Host, user: Server) -> None:
