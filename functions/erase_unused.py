@@ -9,5 +9,6 @@ from chalicelib.runtime import lambda_
 from chalicelib.runtime.root import Root
 
 
+@lambda_.only_if_deciding
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     return asdict((root or lambda_.root()).erase())

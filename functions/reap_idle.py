@@ -9,6 +9,7 @@ from chalicelib.runtime import lambda_, telemetry
 from chalicelib.runtime.root import Root
 
 
+@lambda_.only_if_deciding
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     here = root or lambda_.root()
     done = here.reconciler.run(here.silent_units(), kinds=("instance",))

@@ -8,6 +8,7 @@ from chalicelib.runtime import lambda_, telemetry
 from chalicelib.runtime.root import Root
 
 
+@lambda_.only_if_deciding
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     """An event with `units` is a hint; any other comes from the schedule. Both run the same pass. Lambda doesn't have
     to retry a unit that failed, because the pass has already rescheduled it."""

@@ -12,5 +12,6 @@ from chalicelib.runtime import lambda_
 from chalicelib.runtime.root import Root
 
 
+@lambda_.only_if_deciding
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     return {"accounts": lambda_.refresh(root or lambda_.root(), event)}

@@ -31,10 +31,11 @@ class Fence(Noun):
     state: FenceState
     migration: str  # the last one that it took part in
     source: str = ""  # receiving: where the control plane comes from
-    ready: bool = False  # receiving: nothing that began here before is under way
+    ready: bool = False  # receiving, moved: nothing that began here before is under way any more
     agents_url: str = ""  # where agents find the control plane, once it has moved
     people_url: str = ""  # the same for people
     since: Micros = 0
+    arrived: Micros = 0  # when a migration to here ended: what happened before was announced elsewhere
 
     @property
     def decides(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.state_changes import StateChange, of
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.ports import Bus
@@ -40,14 +41,14 @@ class Documents:
         return of(event, self._names.get(id_))
 
 
-def publish(documents: Documents, bus: Bus, records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Publish the events in these records. Returns the sequence number of the first record that wasn't fully accepted,
-    if there is one."""
+def publish(documents: Documents, bus: Bus, records: Iterable[Mapping[str, Any]], since: Micros = 0) -> list[str]:
+    """Publish the events in these records that happened since then. Returns the sequence number of the first record
+    that wasn't fully accepted, if there is one."""
     found: list[tuple[str, StateChange]] = []
     for record in records:
         change = record["dynamodb"]
         number = str(change["SequenceNumber"])
-        found += [(number, documents.of(event)) for event in _streamed(change)]
+        found += [(number, documents.of(event)) for event in _streamed(change) if event.at >= since]
     left = bus([document for _, document in found])
     return [number for number, document in found if document.id in left][:1]
 

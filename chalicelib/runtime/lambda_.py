@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from chalicelib.domain.objectives import OBJECTIVES
 from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine.measures import measured_or_logged
 from chalicelib.engine.ports import Clock
-from chalicelib.errors import Invalid
+from chalicelib.errors import Invalid, Moved
 from chalicelib.planning.machines.hosts import ON_PREM
 from chalicelib.runtime import telemetry
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
@@ -171,6 +171,21 @@ def any_root() -> LambdaRoot:
         gc.freeze()  # both as in `dstack server`: objects from the start stay, and the offers of a large catalog
         gc.set_threshold(10_000)  # aren't scanned again and again while they are read
     return _here
+
+
+def only_if_deciding(handler: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """For schedules, and for hints about what is due: a stage that doesn't decide has nothing to do for them. As errors
+    they would be repeated, and become dead letters, every minute."""
+
+    @wraps(handler)
+    def handle(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
+        try:
+            return handler(event, context, root)
+        except Moved as why:
+            log.info("%s", why)
+            return {}
+
+    return handle
 
 
 def parameters(clients: Clients) -> Parameters:

@@ -41,6 +41,7 @@ class Root:
     """Parts are created on first use: a function that serves the API never loads the engine."""
 
     _decides = False  # it isn't known yet whether it does
+    _arrived: Micros = 0  # when a migration brought it here; what happened before was announced elsewhere
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
@@ -66,8 +67,10 @@ class Root:
             from chalicelib.store.fences import fence_of
 
             found = fence_of(self.ports.store)
-            if found is not None and not found.decides:
-                return found
+            if found is not None:
+                self._arrived = found.arrived
+                if not found.decides:
+                    return found
             self._decides = True
         return None
 
@@ -223,12 +226,16 @@ class Root:
 
     def publish(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
         """Publish the state changes in these records of the table's stream. Returns the record to repeat from, if
-        any."""
+        any. What a migration copies here happened elsewhere, and was announced there."""
+        from chalicelib.domain.fences import FenceState
         from chalicelib.engine.event_bus import Documents, publish
 
         if self.ports.bus is None:
             raise NotDeployed("This stage has no bus.", hint="Deploy it with ARGS='--set Bus=on'.")
-        return publish(Documents(self.ports.store), self.ports.bus, records)
+        fence = self.fence()
+        if fence is not None and fence.state is not FenceState.moved:
+            return []
+        return publish(Documents(self.ports.store), self.ports.bus, records, since=self._arrived)
 
     def report_dead_letters(self) -> int:
         """Report the events that Lambda gave up. Returns their number."""

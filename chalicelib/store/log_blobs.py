@@ -74,7 +74,7 @@ class BlobLogs:
     def read(self, project_id: str, job_id: str, query: LogQuery = EVERYTHING) -> LogPage:
         at, partition = token_of(query.token), _partition(project_id, job_id)
         if not query.descending:
-            spans = (self._span(record) for record in self._records(partition, low=_sort(at.place if at else 0)))
+            spans = (self._span(record) for record in self._from(partition, at))
             reached = at.offset if at else 0
             rest = (span._replace(first=max(span.first, reached)) for span in spans if span.last > reached)
             return page_of(rest, query, at or Token(0, 0))
@@ -90,6 +90,18 @@ class BlobLogs:
             self._blobs.delete(*names)
         while found := self._store.query("main", _partition(project_id, job_id), limit=MAX_CHANGES).records:
             self._store.commit([Delete(record.key) for record in found])
+
+    def _from(self, partition: str, token: Token | None) -> Iterator[Record]:
+        """The records from the token's chunk on. Its place is where that begins, unless the token was given elsewhere,
+        before the log was copied here: then its offset says which chunk it is."""
+        place, offset = token or Token(0, 0)
+        records = self._records(partition, low=_sort(place))
+        first = next(records, None)
+        if place and (first is None or first.key.sk != _sort(place)):
+            before = self._store.query("main", partition, high=_sort(offset + 1), limit=1, reverse=True).records
+            first, records = None, self._records(partition, low=before[0].key.sk if before else "")
+        yield from [] if first is None else [first]
+        yield from records
 
     def _records(self, partition: str, *, low: str = "", high: str | None = None) -> Iterator[Record]:
         """The records from `low` on; with `high`, those before it, backwards."""

@@ -189,12 +189,23 @@ def _span(handle: int, frame: _Frame, first: int, last: int) -> Span:
     return Span(frame.place, first, last, frame.low, frame.high, load)
 
 
+def _frame_of(handle: int, token: Token, size: int) -> _Frame:
+    """The frame that a token means: the one at its place; or the one with its offset, if the token was given elsewhere,
+    before the log was copied here."""
+    frame = _frame_at(handle, token.place, size)
+    if frame is None or not frame.first <= token.offset <= frame.last:
+        frame = _frame_at(handle, 0, size)
+        while frame is not None and token.offset > frame.last:
+            frame = _frame_at(handle, frame.place + frame.size, size)
+    if frame is None:
+        raise bad_token()
+    return frame
+
+
 def _forwards(handle: int, token: Token | None) -> Iterator[Span]:
     size, _ = _tail(handle)
-    place, first = token or Token(0, 0)
-    frame = _frame_at(handle, place, size)
-    if place != 0 and (frame is None or not frame.first <= first <= frame.last):
-        raise bad_token()
+    first = token.offset if token else 0
+    frame = _frame_of(handle, token, size) if token and token.place else _frame_at(handle, 0, size)
     while frame is not None:
         yield _span(handle, frame, max(first, frame.first), frame.last)
         frame = _frame_at(handle, frame.place + frame.size, size)
@@ -204,9 +215,7 @@ def _backwards(handle: int, token: Token | None) -> Iterator[Span]:
     if token is None:
         frame, last = _frame_before(handle, _tail(handle)[0]), None
     else:
-        frame, last = _frame_at(handle, token.place, _tail(handle)[0]), token.offset
-        if frame is None or not frame.first <= token.offset <= frame.last:
-            raise bad_token()
+        frame, last = _frame_of(handle, token, _tail(handle)[0]), token.offset
     while frame is not None:
         yield _span(handle, frame, frame.first, frame.last if last is None else min(last, frame.last))
         frame, last = _frame_before(handle, frame.place), None

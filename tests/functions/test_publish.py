@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.fences import Fence, FenceState
 from chalicelib.errors import NotDeployed
 from chalicelib.runtime.lambda_ import DETAIL_TYPE, ENTRIES, SOURCE, EventBus
 from chalicelib.runtime.root import Root
+from chalicelib.store.fences import save
 from chalicelib.store.history import events_in
 from chalicelib.store.listing import all_of
 from chalicelib.store.packing import packed
@@ -139,6 +141,25 @@ def test_what_cant_be_read_is_left_out_and_holds_up_nobody(stack: Stack, caplog:
     assert publish.handler(sent, None, with_bus(stack, events)) == {"batchItemFailures": []}
     assert events.ids == [event.id for record in found for event in events_in(record)]
     assert caplog.text.count("can't be read") == 2
+
+
+def test_what_a_migration_brings_was_announced_where_it_happened(stack: Stack) -> None:
+    stack.submit_run()
+    found, store = history(stack), stack.root.ports.store
+    receiving = save(store, Fence(state=FenceState.receiving, migration="m"))
+    events = Events()
+    assert publish.handler(batch(found), None, with_bus(stack, events)) == {"batchItemFailures": []}
+    stack.rig.world.clock.pass_(1)
+    now = stack.rig.world.clock.now()
+    active = save(store, receiving.with_(state=FenceState.active, arrived=now))
+    submit(stack.rig, task("later"))
+    everything = history(stack)
+    new = [event.id for record in everything for event in events_in(record) if event.at >= now]
+    publish.handler(batch(everything), None, with_bus(stack, events))
+    assert new and events.ids == new
+    save(store, active.with_(state=FenceState.moved))
+    publish.handler(batch(everything), None, with_bus(stack, events))
+    assert events.ids == [*new, *new], "what happened here is announced, though it is elsewhere now"
 
 
 def test_without_a_bus_it_says_how_to_have_one(stack: Stack) -> None:

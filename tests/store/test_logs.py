@@ -126,14 +126,30 @@ def test_damage_in_the_middle_is_told(tmp_path: Path, file: Path) -> None:
     assert text(read_all(logs, start=2)) == b"line 2"
 
 
-def test_a_token_that_points_into_a_chunk_is_refused(tmp_path: Path) -> None:
+def test_a_token_beyond_the_end_is_refused(tmp_path: Path) -> None:
     logs = FileLogs(tmp_path)
     logs.append(P, J, 0, [(1, b"x" * 200)])
     logs.append(P, J, 200, [(1, b"y")])
-    for token in ("1.0", "7.0", "60.3", "10000.0"):
+    for token in ("1.202", "60.300", "10000.10000"):
         for descending in (False, True):
             with pytest.raises(Invalid, match="token"):
                 logs.read(P, J, LogQuery(token=token, descending=descending))
+
+
+@pytest.mark.parametrize("moves_to_files", [False, True])
+def test_a_follower_goes_on_in_a_copy_with_the_token_that_it_has(tmp_path: Path, moves_to_files: bool) -> None:
+    here: LogStore = FileLogs(tmp_path / "logs")
+    there: LogStore = BlobLogs(MemoryStore(), FileBlobs(tmp_path / "blobs"))
+    if moves_to_files:
+        here, there = there, here
+    lines = [b"line %d\n" % n * (1 + n % 3 * 20) for n in range(60)]
+    for logs, step in ((here, 1), (there, 7)):  # a copy has other chunks
+        end = 0
+        for first in range(0, len(lines), step):
+            end = logs.append(P, J, end, [(n, lines[n]) for n in range(first, min(first + step, len(lines)))])
+    for limit in (1, 2, 5, 59, 60):
+        token = here.read(P, J, LogQuery(limit=limit)).resume
+        assert text(list(there.read(P, J, LogQuery(token=token)).records)) == b"".join(lines[limit:])
 
 
 def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Migration:
             self._copy_while_it_serves(into)
             self._fence(opened)
             self._say(f"{self.source.name} doesn't decide any more; waiting until what it had begun is over.")
-        self.source.settle()
+        self._settle_source()
         self._copy(into)
         self._verify()
         self._hand_over(into)
@@ -183,6 +183,7 @@ class Migration:
         moved = here.with_(
             state=FenceState.moved,
             migration=opened.migration,
+            ready=False,
             agents_url=self.target.agents_url,
             people_url=self.target.people_url,
             since=self._clock.now(),
@@ -192,6 +193,13 @@ class Migration:
         if there is None or (there.state is not FenceState.receiving and not there.decides):  # --abort, just before
             self._take_back(saved)
             raise Refused("The migration was given up meanwhile.", hint=f"{self.source.name} decides, as before.")
+
+    def _settle_source(self) -> None:
+        """Once is enough, and at a stage it takes minutes: a command that continues after that doesn't wait again."""
+        here = fence_of(self.source.store)
+        if here is not None and not here.ready:
+            self.source.settle()
+            save(self.source.store, here.with_(ready=True))
 
     def _verify(self) -> None:
         horizon = (self._clock.now() + VERIFIED) // SECOND
@@ -226,7 +234,8 @@ class Migration:
     def _activate(self, opened: Fence) -> None:
         if not self._left(opened):
             raise Refused(f"{self.source.name} has been taken back meanwhile.", hint="The migration was given up.")
-        active = Fence(state=FenceState.active, migration=opened.migration, since=self._clock.now())
+        now = self._clock.now()
+        active = Fence(state=FenceState.active, migration=opened.migration, since=now, arrived=now)
         object.__setattr__(active, "version", opened.version)
         save(self.target.store, active)
 

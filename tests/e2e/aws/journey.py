@@ -113,6 +113,7 @@ class Journey:
         for run in self.one.call("/api/runs/list", {"project_name": stage.project, "only_active": True}):
             output, status = stage.dstack(["stop", "-y", "-x", run["run_spec"]["run_name"]])
             assert status == 0, output
+        stage.until(f"the runs of {stage.project} to end", lambda: no_run(stage))  # or their fleets are in use
         for fleet in stage.ask("fleets/list", {}):
             output, status = stage.dstack(["fleet", "delete", "-y", fleet["name"]])
             assert status == 0, output
@@ -136,6 +137,16 @@ def answer(stage: Real, path: str, **body: str) -> Any:
         if error.status != NO_ANSWER:
             raise
         return None
+
+
+def no_run(stage: Real) -> bool:
+    try:
+        listed = stage.server.call("/api/runs/list", {"project_name": stage.project, "only_active": True})
+    except HttpError as error:
+        if error.status != NO_ANSWER:
+            raise
+        return False
+    return listed == []
 
 
 @contextmanager
