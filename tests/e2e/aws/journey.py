@@ -146,7 +146,7 @@ def no_run(stage: Real) -> bool:
         if error.status != NO_ANSWER:
             raise
         return False
-    return listed == []
+    return not listed
 
 
 @contextmanager
