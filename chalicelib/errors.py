@@ -153,6 +153,10 @@ class DataTooNew(DstackError):
     """The data was written by a newer version of the program."""
 
 
+class OnlyLooks(DstackError):
+    """A restored control plane that ends nothing until an operator lets it go on."""
+
+
 class NotDeployed(DstackError):
     """This control plane in AWS lacks parts that a deployment creates."""
 

@@ -14,5 +14,6 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     here = root or lambda_.root()
     if "effect" in event:
         return provider_functions.perform(here, event)
+    here.check_acts()
     event = here.ports.chain.begin(event)
     return lambda_.run_step(here.workflow_calls, event)

@@ -12,6 +12,6 @@ from chalicelib.runtime.root import Root
 @lambda_.only_if_deciding
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     here = root or lambda_.root()
-    done = here.reconciler.run(here.silent_units(), kinds=("instance",))
+    done = here.run_pass(here.silent_units(), kinds=("instance",))
     here.ports.count(telemetry.UNITS_FAILED, len(done.failed))
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

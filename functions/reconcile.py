@@ -13,7 +13,7 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     """An event with `units` is a hint; any other comes from the schedule. Both run the same pass. Lambda doesn't have
     to retry a unit that failed, because the pass has already rescheduled it."""
     here = root or lambda_.root()
-    done = here.reconciler.run(set(here.ports.chain.begin(event).get("units", ())))
+    done = here.run_pass(set(here.ports.chain.begin(event).get("units", ())))
     here.ports.count(telemetry.UNITS_FAILED, len(done.failed))
     if here.run_traces is not None and "units" not in event:
         here.run_traces.run()

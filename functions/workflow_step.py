@@ -10,4 +10,6 @@ from chalicelib.runtime.root import Root
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     """Checks the stage's progress. If the stage isn't finished by then, the state is answered later, by a callback."""
-    return dict(lambda_.run_step((root or lambda_.root()).start_calls, event))
+    here = root or lambda_.root()
+    here.check_acts()
+    return dict(lambda_.run_step(here.start_calls, event))

@@ -5,8 +5,11 @@ shown, and after the operator's word the stage's own table gets the records of t
 and nothing has to be deployed.
 
 From the first look to the last record the stage's functions don't run, because an older record must not act on what it
-doesn't know: jobs go on, and agents call again. What is listed as bought since is what sweeps will release afterwards.
-The fence stays as it is now: a stage that decided then and has moved since must not decide again beside another place.
+doesn't know: jobs go on, and agents call again. With the records comes a mark, by which the functions only look for an
+hour, or until an operator's word (`domain/restorations.py`). It is the first that is written, and all processes are
+replaced, so none of them misses it. A command that is cut off while it writes leaves the functions stopped; run again,
+it finishes. The fence stays as it is now: a stage that decided then and has moved since must not decide again beside
+another place.
 """
 
 from __future__ import annotations
@@ -23,10 +26,15 @@ from typing import Any
 import orjson
 from botocore.exceptions import ClientError
 
-from chalicelib.domain.instants import from_iso, iso
-from chalicelib.domain.keys import FENCE, STATUS, Key
+from chalicelib.domain.instants import SECOND, from_iso, iso
+from chalicelib.domain.keys import FENCE, RESTORATION, STATUS, Key
+from chalicelib.domain.restorations import LOOKS, Restoration
+from chalicelib.engine.ports import Clock
 from chalicelib.errors import Invalid, Refused
+from chalicelib.runtime.clock import SystemClock
+from chalicelib.runtime.migration.stage import replace_processes
 from chalicelib.runtime.settings import emulator
+from chalicelib.store import nouns
 from chalicelib.store.dynamo import DynamoStore
 from chalicelib.store.fences import fence_of
 from chalicelib.store.port import MAX_CHANGES, MAX_COMMIT, Change, Delete, Put, Record, Store
@@ -35,8 +43,9 @@ from infra.account import client, explained
 from infra.functions import reserved
 
 SHOWN = 50  # differences
-EXISTS = ("TableAlreadyExistsException", "ResourceInUseException")
+EXISTS = ("TableAlreadyExistsException", "TableInUseException")  # the latter while it is made, or deleted
 KINDS = ("instance", "volume", "gateway", "run", "fleet")
+OURS = (FENCE, RESTORATION)  # records that a moment doesn't bring back
 
 
 @dataclass
@@ -46,6 +55,17 @@ class RestoreReport:
     differences: list[str] = field(default_factory=list)
     written: int = 0
     deleted: int = 0
+
+
+@dataclass(frozen=True)
+class Aws:
+    """What a restoration calls."""
+
+    clients: Callable[[str], Any] = client
+    store: Callable[[str], Store] = lambda table: DynamoStore(table, endpoint=emulator())
+    clock: Clock = field(default_factory=SystemClock)
+    sleep: Callable[[float], None] = time.sleep
+    poll: float = 2.0  # seconds between two looks at a table
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,24 +78,36 @@ def restore(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
     at = moment(given.at)
     account.here(given.region, given.profile)
     with explained("read the stage's settings"):
-        found = installed.settings(given.stage)
-    dynamo, copy = client("dynamodb"), f"{found.table}-at-{at:%Y%m%dT%H%M%S}"
-    report = RestoreReport(given.stage, at.isoformat())
-    live, then = (DynamoStore(name, endpoint=emulator()) for name in (found.table, copy))
-    check_decides(live, found.table)
+        table = installed.settings(given.stage).table
+    return bring_back(given.stage, table, at, Aws(poll=given.poll), say, agree)
+
+
+def bring_back(stage: str, table: str, at: datetime, aws: Aws, say: command.Say, agree: command.Agree) -> RestoreReport:
+    dynamo, copy = aws.clients("dynamodb"), f"{table}-at-{at:%Y%m%dT%H%M%S}"
+    report = RestoreReport(stage, at.isoformat())
+    live, then = aws.store(table), aws.store(copy)
+    check_decides(live, table)
     with explained("restore the moment beside the table"):
-        make_copy(dynamo, found.table, copy, at, given.poll)
+        make_copy(dynamo, table, copy, at, aws.poll)
+    begun = nouns.find(live, Restoration, RESTORATION)
+    pause = Pause(half_done=begun is not None and not begun.whole)
     try:
-        with stopped(client("lambda"), f"dstack-{given.stage}-", say):
+        with stopped(aws.clients("lambda"), stage, f"restored-{aws.clock.now()}", pause, say, aws.sleep):
             report.differences = list(differences(live, then))
             say("\n".join([*report.differences[:SHOWN], f"{len(report.differences)} things differ from now."]))
-            if not agree(f"Give {found.table} its records of {at.isoformat()}, and let the stage act on them?"):
+            if not agree(f"Give {table} its records of {at.isoformat()}?"):
                 raise command.Declined("Nothing was changed.")
+            pause.half_done = True
+            mark(live, at, aws.clock, whole=False)
             report.written, report.deleted = replace(live, then)
+            mark(live, at, aws.clock, whole=True)  # the hour begins
+            pause.half_done = False
     finally:
-        with explained("delete the copy"):
-            dynamo.delete_table(TableName=copy)
+        if not pause.half_done:  # or the next attempt would have to wait for it again
+            with explained("delete the copy"):
+                dynamo.delete_table(TableName=copy)
     say(f"{report.written} records are as they were then, and {report.deleted} are gone.")
+    say("The stage ends nothing for an hour. See what it meets: dstack server restored --project PROJECT")
     return report
 
 
@@ -95,38 +127,66 @@ def check_decides(live: Store, table: str) -> None:
 
 
 def make_copy(dynamo: Any, table: str, copy: str, at: datetime, poll: float) -> None:
+    attempts = {"Delay": max(1, round(poll)), "MaxAttempts": 86_400}
+    restored = {"SourceTableName": table, "TargetTableName": copy, "RestoreDateTime": at}
     try:
-        dynamo.restore_table_to_point_in_time(SourceTableName=table, TargetTableName=copy, RestoreDateTime=at)
-    except ClientError as error:  # a command that was killed has made it
+        dynamo.restore_table_to_point_in_time(**restored)
+    except ClientError as error:  # a command that was killed has made it, or the last one is deleting it
         if error.response.get("Error", {}).get("Code") not in EXISTS:
             raise
-    attempts = {"Delay": max(1, round(poll)), "MaxAttempts": 86_400}
+        if _is_going(dynamo, copy):
+            dynamo.get_waiter("table_not_exists").wait(TableName=copy, WaiterConfig=attempts)
+            dynamo.restore_table_to_point_in_time(**restored)
     dynamo.get_waiter("table_exists").wait(TableName=copy, WaiterConfig=attempts)
+
+
+def _is_going(dynamo: Any, copy: str) -> bool:
+    try:
+        return bool(dynamo.describe_table(TableName=copy)["Table"]["TableStatus"] == "DELETING")
+    except dynamo.exceptions.ResourceNotFoundException:
+        return True  # it went just now
+
+
+# --- the functions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Pause:
+    half_done: bool = False  # the records are neither those of now nor those of then
 
 
 @contextmanager
 def stopped(
-    functions: Any, prefix: str, say: command.Say, sleep: Callable[[float], None] = time.sleep
+    functions: Any,
+    stage: str,
+    mark: str,
+    pause: Pause,
+    say: command.Say,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """None of the functions with this prefix runs meanwhile, nor a call that had begun before; afterwards each may as
-    often as before."""
+    """None of the stage's functions runs meanwhile, nor a call that had begun before; afterwards each may as often as
+    before, in a new process, but for those of a pause that is half done. `mark`: another than the last one's."""
+    prefix = f"dstack-{stage}-"
     with explained("stop the functions"):
         pages = functions.get_paginator("list_functions").paginate()
-        limits = {each["FunctionName"]: int(each.get("Timeout", 0)) for page in pages for each in page["Functions"]}
-        names = (name for name in limits if name.startswith(prefix))
-        limits = {name: limits[name] for name in names if "-" not in name.removeprefix(prefix)}  # or it is of dev-eu
-        before = _concurrency(functions, limits, prefix)
-        if not limits:
+        found = (each["FunctionName"] for page in pages for each in page["Functions"])
+        names = [name for name in found if name.startswith(prefix)]
+        names = [name for name in names if "-" not in name.removeprefix(prefix)]  # or it is of dev-eu
+        before = _concurrency(functions, names, prefix)
+        if not names:
             raise Refused(f"There are no functions {prefix}….", hint="Name a stage that is deployed.")
     try:
-        for name in limits:
-            functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
-        longest = max(limits.values())
-        say(f"{len(limits)} functions are stopped. Waiting for {longest} s, the longest that a call may still take.")
-        sleep(longest)
+        with explained("stop the functions"):
+            for name in names:
+                functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+            say(f"{len(names)} functions are stopped.")
+            replace_processes(functions, stage, mark, sleep, say)
         yield
     finally:
-        _start(functions, before)
+        if pause.half_done:
+            say("Not all records are written, so the functions stay stopped: run this command again.")
+        else:
+            _start(functions, before)
 
 
 def _concurrency(functions: Any, names: Iterable[str], prefix: str) -> dict[str, int | None]:
@@ -169,14 +229,21 @@ def differences(live: Store, then: Store) -> Iterator[str]:
 
 
 def replace(live: Store, then: Store) -> tuple[int, int]:
-    """Give a table the records of another, but for the fence. Returns how many were written, and deleted. May be
+    """Give a table the records of another, but for our own. Returns how many were written, and deleted. May be
     repeated."""
-    wanted, found = ({each.key: each for each in _all(store) if each.key != FENCE} for store in (then, live))
+    wanted, found = ({each.key: each for each in _all(store) if each.key not in OURS} for store in (then, live))
     put = [Put(record, expect=None) for key, record in wanted.items() if found.get(key) != record]
     gone = [Delete(key) for key in found.keys() - wanted.keys()]
     for batch in _commits([*put, *gone]):
         live.commit(batch)
     return len(put), len(gone)
+
+
+def mark(live: Store, as_of: datetime, clock: Clock, *, whole: bool) -> None:
+    """Have whoever acts on these records look first."""
+    now = clock.now()
+    made = Restoration(as_of=round(as_of.timestamp()) * SECOND, at=now, looks_until=now + LOOKS, whole=whole)
+    live.commit([Put(nouns.put(made).record, expect=None)])
 
 
 def _commits(changes: list[Put | Delete]) -> Iterator[list[Change]]:

@@ -117,3 +117,33 @@ class ServerSlo(TypedDict):
     """False where the server doesn't measure them itself: in AWS, CloudWatch has its metrics."""
     window_days: int
     objectives: list[ServerObjective]
+
+
+class MetThing(TypedDict):
+    """Something that isn't as the records of a restored server say."""
+
+    kind: str
+    """machine, disk, group: at a provider, and unknown; missing: recorded, and not there; agent, task, job: as an
+    agent reports; account: a provider that couldn't be asked"""
+    id: str
+    says: str
+
+
+class ServerRestoration(TypedDict):
+    """A restored server only looks, for an hour or until an operator lets it act: it ends nothing."""
+
+    as_of: Date
+    """The moment of the records."""
+    at: Date
+    looks_until: Date
+    went_on_at: Date | None
+    """By an operator's word."""
+    looking: bool
+    whole: bool
+    """False: some records are still to come, because the command that restores them was cut off."""
+    met: list[MetThing]
+
+
+class RestorationAnswer(TypedDict):
+    restored: ServerRestoration | None
+    """None: it never was."""

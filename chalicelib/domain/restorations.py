@@ -30,10 +30,11 @@ class Restoration(Noun):
     looks_until: Micros
     went_on_at: Micros | None = None  # by an operator's word
     met: tuple[Met, ...] = ()
+    whole: bool = True  # False: the records are written one after another, and some are still to come
 
     def place(self) -> keys.Place:
         return keys.Place(keys.RESTORATION)
 
     def looking(self, now: Micros) -> bool:
         """Does the server only look, at this time?"""
-        return self.went_on_at is None and now < self.looks_until
+        return not self.whole or (self.went_on_at is None and now < self.looks_until)

@@ -55,6 +55,7 @@ class LambdaRoot(Root):
     """Created from its settings alone, so one process can have any number."""
 
     def __init__(self, settings: LambdaSettings, *, clock: Clock | None = None, clients: Clients | None = None) -> None:
+        from chalicelib.engine.hold import EventHold
         from chalicelib.hosts.connection import SshLogins
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.runtime.step_functions import ExecutionEffects, StepFunctions
@@ -109,6 +110,7 @@ class LambdaRoot(Root):
                 logins=SshLogins() if settings.host_function else None,
                 tunnels=False,
                 serves=False,
+                hold=EventHold(store, clock),
                 dead_letters=SqsDeadLetters(clients, queue) if queue else nothing,
                 count=count,
                 **trace_ports(settings.traces),

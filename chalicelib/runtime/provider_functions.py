@@ -6,7 +6,7 @@ one of:
 | event                              | what for                        | sent by                                |
 |------------------------------------|---------------------------------|----------------------------------------|
 | an effect (`effects/table.py`)     | a committed plan                | passes                                 |
-| `{"sweep": ACCOUNT}`               | one account's sweep             | `sweep_orphans`, on its schedule       |
+| `{"sweep": ACCOUNT}`               | one account's sweep, or a look  | `sweep_orphans`, on its schedule       |
 | `{"refresh": ACCOUNT}`             | one account's offers            | `refresh_catalog`; the API for a new one |
 | `{"check": ConfigurationCheck}`    | does a configuration work       | the API, which waits for the answer    |
 | `{"offers": {account, request}}`  | a market's offers               | the API, for a plan that waits for them |
@@ -185,7 +185,11 @@ def _done(root: Root, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"given_back": [f"{each.handle.kind} {each.handle.id}" for each in swept.released], "lost": swept.lost}
     if "refresh" in request:
         return {"awaited": root.refresh(request["refresh"])}
-    root.executor.execute(from_message(request))
+    effect = from_message(request)
+    if root.ports.hold.looking:  # once it goes on, its unit is due, and plans it again if it is still wanted
+        log.info("restored, and only looking: %s isn't done", effect)
+        return {"held": effect.unit}
+    root.executor.execute(effect)
     return {}
 
 

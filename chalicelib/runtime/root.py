@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.restorations import Met
-from chalicelib.errors import BackendError, Moved, NotDeployed
+from chalicelib.errors import BackendError, Moved, NotDeployed, OnlyLooks
 from chalicelib.runtime.ports import Ports
 from chalicelib.usecases.context import Joining, Plane
 
 if TYPE_CHECKING:
+    from chalicelib.backends.accounts import Account
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.fences import Fence
     from chalicelib.domain.instances import Instance
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.executions import StartCalls, WorkflowCalls
     from chalicelib.engine.load import Loader
     from chalicelib.engine.ports import ConfigurationCheck, Performer
-    from chalicelib.engine.reconcile import Reconciler
+    from chalicelib.engine.reconcile import Pass, Reconciler
     from chalicelib.engine.run_traces import RunTraces
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
@@ -147,6 +148,18 @@ class Root:
 
         return StartCalls(self.executor, lambda units: self.reconciler.run(units, kinds=()))
 
+    def check_acts(self) -> None:
+        """Raises OnlyLooks until a restored control plane goes on."""
+        if self.ports.hold.looking:
+            raise OnlyLooks("This server was restored from a backup, and only looks until it goes on")
+
+    def run_pass(self, units: Iterable[str] = (), kinds: Sequence[str] | None = None) -> Pass:
+        """A pass over these units and those that are due; one over nothing while a restored control plane only
+        looks."""
+        from chalicelib.engine.reconcile import Pass
+
+        return Pass() if self.ports.hold.looking else self.reconciler.run(units, kinds)
+
     def login_of(self, instance: Instance) -> HostLogin:
         from chalicelib.hosts.logins import login_of
 
@@ -245,6 +258,10 @@ class Root:
 
     def erase(self) -> Erased:
         """Do one step of erasing unused data, of upgrading older records, and of keeping the books."""
+        if self.ports.hold.looking:
+            from chalicelib.engine.erase_unused import Erased
+
+            return Erased()
         from chalicelib.engine.bookkeeping import keep_books
         from chalicelib.engine.record_upgrades import RecordUpgrader
 
@@ -271,24 +288,29 @@ class Root:
 
     def sweep(self, account: str) -> Swept:
         """Release an account's resources that have our tag but no owner, and handle instances whose machines are
-        gone."""
+        gone. While a restored control plane only looks, they are noted."""
         from chalicelib.engine.sweep import Sweeper, Swept
 
         found = self.ports.backends.account(account)
-        return Swept() if found is None else Sweeper(self.executor).run(found)
+        if found is None:
+            return Swept()
+        if self.ports.hold.looking:
+            self._look(found)
+            return Swept()
+        return Sweeper(self.executor).run(found)
 
     def look(self) -> None:
         """Note what isn't as the records say at the providers, and change nothing."""
+        for account in self.ports.backends.accounts():
+            self._look(account)
+
+    def _look(self, account: Account) -> None:
         from chalicelib.engine.sweep import Sweeper
 
-        sweeper = Sweeper(self.executor)
-        for account in self.ports.backends.accounts():
-            try:
-                self.ports.hold.met(*sweeper.look(account))
-            except BackendError as error:
-                self.ports.hold.met(
-                    Met(kind="account", id=account.key, says=f"{account.key} couldn't be asked: {error}")
-                )
+        try:
+            self.ports.hold.met(*Sweeper(self.executor).look(account))
+        except BackendError as error:
+            self.ports.hold.met(Met(kind="account", id=account.key, says=f"{account.key} couldn't be asked: {error}"))
 
     def refresh(self, account: str) -> bool:
         """Fetch an account's offers; plans read the stored copy. True: jobs still wait for its first offers."""

@@ -188,7 +188,7 @@ class PlanePorts:
     problems: Callable[[], Mapping[str, str]] = dict  # why it isn't ready, by check  none: alarms say it
     journal: ChangeLog | None = None  # of this process's commits  the events in the store
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
-    hold: Hold = field(default_factory=NoHold)  # after a restore, until it acts again  the same, by a setting
+    hold: Hold = field(default_factory=NoHold)  # after a restore, until it acts again  the same
     # What the operator chose:
     traces: bool = False  # of runs, for whoever collects them
     limits: SizeLimits = field(default_factory=SizeLimits)

@@ -1,5 +1,5 @@
 """`dstack server backup`, `backups`, `restore` and `restored`: they work on a data folder of this machine, and need no
-server."""
+server. Only `restored` may ask one, since nobody has the folder of a control plane in AWS."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ import typer
 from chalicelib.domain.instants import SECOND, Micros, iso
 from chalicelib.errors import Refused
 from cli.commands.server_packages import check_packages
+from cli.connection import calls
+from cli.connection.session import open_session
 from cli.screen.parameters import command, new_group
 from cli.screen.since import seconds_of
 from cli.screen.terminal import Terminal, terminal
 from cli.tables.usage import size
 
 if TYPE_CHECKING:
+    from chalicelib import contract
     from chalicelib.runtime.drill import Drilled
     from chalicelib.store.backups import Backups
 
@@ -42,6 +45,10 @@ KeepOption = Annotated[
     str | None, typer.Option("--keep", metavar="TIME", help="Delete older backups, as in 7d; by default all are kept.")
 ]
 GoOnOption = Annotated[bool, typer.Option("--go-on", help="Let the server act again: it ends what isn't recorded.")]
+AskedOption = Annotated[
+    str | None,
+    typer.Option("--project", metavar="NAME", help="Ask this project's server, as for one in AWS: for global admins."),
+]
 SHOWN = 30  # of what a restored server has met
 
 
@@ -197,11 +204,18 @@ def upgrade(
     here.print(f"The way back: install the earlier version, and restore {done.backup.name} into a new folder")
 
 
-@command(app, "restored", "dstack server restored", "dstack server restored --data-dir /srv/dstack --go-on")
+@command(
+    app,
+    "restored",
+    "dstack server restored",
+    "dstack server restored --data-dir /srv/dstack --go-on",
+    "dstack server restored --project main --go-on",
+)
 def restored(
     ctx: typer.Context,
     *,
     data_dir: DataOption = None,
+    project: AskedOption = None,
     go_on: GoOnOption = False,
 ) -> None:
     """Show what a restored server has met, and let it act again.
@@ -210,27 +224,43 @@ def restored(
     agents don't list any more fail, and are tried again if their runs say so.
     No --json: it prints lines for whoever restores.
     """
-    check_packages()
-    from chalicelib.runtime.restored import restoration
-
     here = terminal(ctx)
-    mark, looking = restoration(_folder(data_dir), go_on=go_on)
-    if mark is None:
+    if project is None:
+        found = _of_folder(_folder(data_dir), go_on=go_on)
+    elif data_dir is not None:
+        raise typer.BadParameter("--project asks a server, and --data-dir reads a folder: give one.", ctx=ctx)
+    else:
+        client = open_session(ctx, project).client
+        found = (calls.server_go_on if go_on else calls.server_get_restoration)(client)["restored"]
+    if found is None:
         here.print("This server wasn't restored from a backup.")
         return
-    here.print(f"Restored at {_shown(mark.at)} as it was at {_shown(mark.as_of)}.")
-    for each in mark.met[:SHOWN]:
-        here.print(f"  {each.says}")
-    if len(mark.met) > SHOWN:
-        here.print(f"  … and {len(mark.met) - SHOWN} more")
-    if not mark.met:
+    here.print(f"Restored at {_second(found['at'])} as it was at {_second(found['as_of'])}.")
+    for each in found["met"][:SHOWN]:
+        here.print(f"  {each['says']}")
+    if len(found["met"]) > SHOWN:
+        here.print(f"  … and {len(found['met']) - SHOWN} more")
+    if not found["met"]:
         here.print("  Everything it met is as its records say.")
-    if mark.went_on_at is not None:
-        here.print(f"It acts since {_shown(mark.went_on_at)}, by an operator's word.")
-    elif looking:
-        here.print(f"It only looks until {_shown(mark.looks_until)}, or until: dstack server restored --go-on")
-    else:
-        here.print(f"It acts since {_shown(mark.looks_until)}.")
+    here.print(_standing(found, "" if project is None else f" --project {project}"))
+
+
+def _of_folder(folder: Path, *, go_on: bool) -> contract.ServerRestoration | None:
+    check_packages()
+    from chalicelib.api.wire.restorations import restoration_json
+    from chalicelib.runtime.restored import restoration
+
+    return restoration_json(*restoration(folder, go_on=go_on))["restored"]
+
+
+def _standing(found: contract.ServerRestoration, where: str) -> str:
+    if not found["whole"]:
+        return "Not all records are back, so it only looks: run `python -m infra.restore` again, with the same --at"
+    if found["went_on_at"] is not None:
+        return f"It acts since {_second(found['went_on_at'])}, by an operator's word."
+    if found["looking"]:
+        return f"It only looks until {_second(found['looks_until'])}, or until: dstack server restored{where} --go-on"
+    return f"It acts since {_second(found['looks_until'])}."
 
 
 @contextmanager
@@ -266,4 +296,8 @@ def _now() -> Micros:
 
 
 def _shown(at: Micros) -> str:
-    return f"{iso(at)[:19]}Z"
+    return _second(iso(at))
+
+
+def _second(text: str) -> str:
+    return f"{text[:19]}Z"

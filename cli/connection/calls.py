@@ -367,12 +367,20 @@ def server_get_info(client: Client) -> contract.ServerInfo:
     return client.post("/api/server/get_info")
 
 
+def server_get_restoration(client: Client) -> contract.RestorationAnswer:
+    return client.post("/api/server/get_restoration")
+
+
 def server_get_slo(client: Client) -> contract.ServerSlo:
     return client.post("/api/server/get_slo")
 
 
 def server_get_usage(client: Client) -> contract.ServerUsage:
     return client.post("/api/server/get_usage")
+
+
+def server_go_on(client: Client) -> contract.RestorationAnswer:
+    return client.post("/api/server/go_on")
 
 
 def services_create_token(client: Client, body: bodies.CreateTokenBody | None = None) -> contract.ServiceToken:

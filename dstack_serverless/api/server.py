@@ -59,6 +59,29 @@ def get_slo() -> Request[contract.ServerSlo]:
     )
 
 
+def get_restoration() -> Request[contract.RestorationAnswer]:
+    """Whether the server was restored from a backup, whether it only looks since, and what it has met.
+
+    For global admins.
+    """
+    return Request(
+        "POST",
+        "/api/server/get_restoration",
+        safe=True,
+    )
+
+
+def go_on() -> Request[contract.RestorationAnswer]:
+    """Lets a restored server act again before its hour of looking is over: it ends what isn't recorded.
+
+    For global admins.
+    """
+    return Request(
+        "POST",
+        "/api/server/go_on",
+    )
+
+
 def healthcheck() -> Request[contract.Health]:
     """A server that can read its store is healthy.
 

@@ -11,7 +11,8 @@ from chalicelib.api import dispatch
 from chalicelib.api.routes import ByName
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.instants import SECOND
+from chalicelib.domain.instants import HOUR, SECOND
+from chalicelib.domain.restorations import Met, Restoration
 from chalicelib.domain.usage import Part, StorageUsage
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.operator.backends import store
@@ -162,3 +163,8 @@ def history(rig: Recorder) -> None:
     rig.ok("/api/server/get_usage")
     rig.ok("/api/server/get_cost")
     rig.ok("/api/server/get_slo")
+    found = Met(kind="machine", id="i-0a1b2c", says="AWS has the instance i-0a1b2c, which no record names.")
+    now = rig.world.at
+    rig.world.save(Restoration(as_of=now - HOUR, at=now, looks_until=now + HOUR, met=(found,)))
+    rig.ok("/api/server/get_restoration")
+    rig.ok("/api/server/go_on")

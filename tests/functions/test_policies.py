@@ -24,6 +24,7 @@ from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
+from chalicelib.engine.hold import EventHold
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.planning.kernel.purchases import confirmation_delay
@@ -147,7 +148,12 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
     blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
     driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
     of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
-    of_its_own |= {"account_work": AccountWork(), "streams": None, "publishes": False}  # no connection lasts there
+    of_its_own |= {
+        "hold": EventHold(store, ports.clock),
+        "account_work": AccountWork(),
+        "streams": None,
+        "publishes": False,
+    }  # no connection lasts there
     of_its_own |= {"given_install_id": root.install_id, **({} if "install-key" in reads else {"install_key": b""})}
     of_its_own |= {} if "master-key" in reads else {"seal": NoSealer()}
     made = Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, AccountWork())))

@@ -169,6 +169,8 @@ _ROWS = (
     ("POST", "/api/server/get_usage", Access.admin, Verb.server, "server.get_usage"),
     ("POST", "/api/server/get_cost", Access.admin, Verb.server, "server.get_cost"),
     ("POST", "/api/server/get_slo", Access.admin, Verb.server, "server.get_slo"),
+    ("POST", "/api/server/get_restoration", Access.admin, Verb.server, "server.get_restoration"),
+    ("POST", "/api/server/go_on", Access.admin, Verb.server, "server.go_on"),
     ("GET", "/openapi.json", Access.public, None, "documents.openapi"),
     ("GET", "/docs", Access.public, None, "documents.page"),
     ("GET", "/configuration.schema.json", Access.public, None, "documents.schema"),

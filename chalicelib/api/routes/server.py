@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chalicelib.api.route import Call
+from chalicelib.api.wire.restorations import restoration_json
 from chalicelib.api.wire.server import cost_json, health_json, info_json, slo_json, usage_json
 from chalicelib.domain import keys
-from chalicelib.usecases.operator import costs, server
+from chalicelib.usecases.operator import costs, restoration, server
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -31,6 +32,16 @@ def get_cost(call: Call) -> contract.ServerCost:
 def get_slo(call: Call) -> contract.ServerSlo:
     """How the server keeps its objectives, by its own measure."""
     return slo_json(server.standing(call.plane))
+
+
+def get_restoration(call: Call) -> contract.RestorationAnswer:
+    """Whether the server was restored from a backup, whether it only looks since, and what it has met."""
+    return restoration_json(restoration.mark(call.plane), call.plane.clock.now())
+
+
+def go_on(call: Call) -> contract.RestorationAnswer:
+    """Lets a restored server act again before its hour of looking is over: it ends what isn't recorded."""
+    return restoration_json(restoration.go_on(call.plane), call.plane.clock.now())
 
 
 def healthcheck(call: Call) -> contract.Health:
