@@ -7,7 +7,7 @@ const { duration, ago } = await import(`${lib}/time.js`);
 const { money, rate, counted } = await import(`${lib}/money.js`);
 const { parse, format } = await import(`${lib}/route.js`);
 const { sorted, sortOf, sortText } = await import(`${lib}/sorting.js`);
-const { windowOf } = await import(`${lib}/windows.js`);
+const { slotsOf, windowOf } = await import(`${lib}/windows.js`);
 const { best, score } = await import(`${lib}/match.js`);
 const { may } = await import(`${lib}/rights.js`);
 const { problemOf } = await import(`${lib}/problem.js`);
@@ -51,10 +51,21 @@ test('rows sort as people do, without a value last in both directions', () => {
 });
 
 test('the rows that are drawn are those in sight', () => {
-  assert.deepEqual(windowOf(0, 360, 36, 10_000), { first: 0, last: 15 });
-  assert.deepEqual(windowOf(36_000, 360, 36, 10_000), { first: 995, last: 1015 });
-  assert.deepEqual(windowOf(1e9, 360, 36, 5), { first: 0, last: 5 });
+  assert.deepEqual(windowOf(0, 360, 36, 10_000), { first: 0, last: 13 });
+  assert.deepEqual(windowOf(36_000, 360, 36, 10_000), { first: 997, last: 1013 });
+  assert.deepEqual(windowOf(1e9, 360, 36, 5), { first: 2, last: 5 });
   assert.deepEqual(windowOf(0, 360, 36, 0), { first: 0, last: 0 });
+
+test('rows in sight keep their elements, others take those that have become free', () => {
+  const shown = (slots) => Object.fromEntries(slots);
+  const first = slotsOf(new Map(), ['a', 'b', 'c', 'd']);
+  assert.deepEqual(shown(first), { a: 0, b: 1, c: 2, d: 3 });
+  const notch = slotsOf(first, ['b', 'c', 'd', 'e']);
+  assert.deepEqual(shown(notch), { b: 1, c: 2, d: 3, e: 0 });
+  assert.deepEqual(shown(slotsOf(notch, ['d', 'e', 'f', 'g', 'h'])), { d: 1, e: 2, f: 3, g: 0, h: 4 }, 'in place, in the order that they are in');
+  assert.deepEqual(shown(slotsOf(notch, ['new', 'b', 'c', 'd', 'e'])), { new: 4, b: 1, c: 2, d: 3, e: 0 });
+  assert.deepEqual(shown(slotsOf(notch, [])), {});
+});
 });
 
 test('a few letters find what begins with them first', () => {

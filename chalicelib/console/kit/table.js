@@ -5,6 +5,7 @@ import { windowOf } from "../lib/windows.js";
 import { Icon } from "./icon.js";
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { NARROWEST, useWindowWidth } from "./use_media.js";
+import { useSlots } from "./use_slots.js";
 
 /**
  * @typedef {{key: string, title: any, align?: "right", width?: number, least?: number, wide?: boolean | number, plain?: boolean,
@@ -14,17 +15,19 @@ import { NARROWEST, useWindowWidth } from "./use_media.js";
  * @typedef {{columns: Column[], rows: any[], keyOf: (row: any) => string, label: string, empty?: any,
  *   sort?: {key: string, down: boolean}, onSort?: (sort: {key: string, down: boolean}) => void,
  *   onOpen?: (row: any) => void, selection?: {ids: Set<string>, onChange: (ids: Set<string>) => void, nameOf?: (row: any) => string},
- *   rowHeight?: number, tall?: boolean}} TableProps
- *   `tall`: as high as the window allows, for the table that a page is about.
+ *   rowHeight?: number, tall?: boolean, reuse?: boolean}} TableProps
+ *   `tall`: as high as the window allows, for the table that a page is about. `reuse`: an element may show one row after
+ *   another, for long tables whose cells have no state of their own.
  */
 
 const ROW = 36; // pixels
 const FLEXIBLE = 9; // rem that a column without a width has at least
 const CHECKS = 2.5; // rem of the column of boxes
+const RESTS = 80; // milliseconds after which a box no longer scrolls
 
 /** @param {TableProps} props */
 export function Table(props) {
-  const { columns, rows, keyOf, label, empty, sort, onSort, onOpen, selection, rowHeight = ROW, tall } = props;
+  const { columns, rows, keyOf, label, empty, sort, onSort, onOpen, selection, rowHeight = ROW, tall, reuse } = props;
   const room = useWindowWidth();
   const shown = useMemo(() => columns.filter((column) => !column.wide || room >= (column.wide === true ? NARROWEST : column.wide)), [columns, room]);
   const ordered = useMemo(() => {
@@ -32,6 +35,7 @@ export function Table(props) {
     return by?.value && sort ? sorted(rows, by.value, sort.down) : rows;
   }, [rows, sort?.key, sort?.down, columns]);
   const { ref, first, last } = useWindow(ordered.length, rowHeight);
+  const drawn = ordered.slice(first, last), slots = useSlots(drawn.map(keyOf), ref, "row");
   const [cursor, setCursor] = useState(-1);
   const moved = useRef(false);
   useEffect(() => { // the focus follows, so that screen readers read the row
@@ -53,16 +57,17 @@ export function Table(props) {
         ${selection && html`<th class="checks" scope="col"><${CheckAll} rows=${ordered} keyOf=${keyOf} selection=${selection} /></th>`}
         ${shown.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}
       </tr></thead>
-      <tbody>
+      <tbody ...${useRowClicks({ rows: ordered, keyOf, setCursor, onOpen, selection })}>
         ${first > 0 && html`<tr key="above" aria-hidden="true" class="space"><td colspan=${total} style=${{ height: `${first * rowHeight}px` }}></td></tr>`}
-        ${ordered.slice(first, last).map((row, number) => {
-          const at = first + number, key = keyOf(row);
-          return html`<${Row} key=${key} row=${row} id=${key} columns=${shown} at=${at} height=${rowHeight} current=${at === cursor}
-            onOpen=${onOpen} selection=${selection} chosen=${selection?.ids.has(key)} onPoint=${setCursor} />`;
+        ${drawn.map((row, number) => {
+          const at = first + number, id = keyOf(row);
+          return html`<${Row} key=${reuse ? slots.get(id) : id} row=${row} id=${id} columns=${shown} at=${at} height=${rowHeight} current=${at === cursor}
+            opens=${!!onOpen} nameOf=${selection && (selection.nameOf ?? keyOf)} chosen=${selection?.ids.has(id)} />`;
         })}
         ${last < ordered.length && html`<tr key="below" aria-hidden="true" class="space"><td colspan=${total} style=${{ height: `${(ordered.length - last) * rowHeight}px` }}></td></tr>`}
       </tbody>
     </table>
+    <div class="veil" hidden></div>
   </div>`;
 }
 
@@ -83,10 +88,18 @@ function useWindow(count, rowHeight) {
     if (!box) return;
     const watched = new ResizeObserver(measure);
     watched.observe(box);
-    box.addEventListener("scroll", measure, { passive: true });
+    let timer = 0;
+    const scrolled = () => {
+      clearTimeout(timer);
+      timer = window.setTimeout(() => { box.lastChild.hidden = true; }, RESTS);
+      box.lastChild.hidden = false;
+      measure();
+    };
+    box.addEventListener("scroll", scrolled, { passive: true });
     return () => {
       watched.disconnect();
-      box.removeEventListener("scroll", measure);
+      clearTimeout(timer);
+      box.removeEventListener("scroll", scrolled);
     };
   }, [measure, count === 0]);
   return { ref, first: Math.min(range.first, count), last: Math.min(range.last, count) };
@@ -110,6 +123,24 @@ function useRowKeys({ rows, cursor, setCursor, moved, keyOf, onOpen, selection, 
     else if (event.key === "x" && rows[cursor] && selection) toggle(selection, keyOf(rows[cursor]));
     else return;
     event.preventDefault();
+  };
+}
+
+/** What is done with the pointer, heard once for all rows.
+ * @param {any} given */
+function useRowClicks({ rows, keyOf, setCursor, onOpen, selection }) {
+  const atOf = (/** @type {Event} */ event) => Number(/** @type {HTMLElement} */ (event.target).closest("tr")?.getAttribute("aria-rowindex")) - 2;
+  return {
+    onClick(/** @type {MouseEvent} */ event) {
+      const at = atOf(event);
+      if (!rows[at]) return;
+      setCursor(at);
+      const busy = /** @type {HTMLElement} */ (event.target).closest("a, button, input, label, select") || String(getSelection());
+      if (!busy && onOpen) onOpen(rows[at]);
+    },
+    onChange(/** @type {Event} */ event) {
+      if (/** @type {HTMLElement} */ (event.target).matches(".checks input")) toggle(selection, keyOf(rows[atOf(event)]));
+    },
   };
 }
 
@@ -148,16 +179,10 @@ function CheckAll({ rows, keyOf, selection }) {
 }
 
 /** @param {any} props */
-function Row({ row, id, columns, at, height, current, onOpen, selection, chosen, onPoint }) {
-  const open = (/** @type {MouseEvent} */ event) => {
-    onPoint(at);
-    const target = /** @type {HTMLElement} */ (event.target);
-    const busy = target.closest("a, button, input, label, select") || String(getSelection());
-    if (!busy && onOpen) onOpen(row);
-  };
+function Row({ row, id, columns, at, height, current, opens, nameOf, chosen }) {
   // The same markup again is skipped altogether: scrolling draws only rows that weren't there.
-  return useMemo(() => html`<tr tabindex="-1" aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", onOpen && "opens")} style=${{ height: `${height}px` }} onClick=${open}>
-    ${selection && html`<td class="checks"><input type="checkbox" aria-label=${`Select ${selection.nameOf?.(row) ?? id}`} checked=${chosen} onChange=${() => toggle(selection, id)} /></td>`}
+  return useMemo(() => html`<tr tabindex="-1" data-row=${id} aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", opens && "opens")} style=${{ height: `${height}px` }}>
+    ${nameOf && html`<td class="checks"><input type="checkbox" aria-label=${`Select ${nameOf(row)}`} checked=${chosen} /></td>`}
     ${columns.map((/** @type {Column} */ column) => html`<td key=${column.key} class=${classes(column.align, column.plain && "whole")}>${column.cell ? column.cell(row) : column.value?.(row)}</td>`)}
-  </tr>`, [row, columns, at, height, current, chosen, onOpen, selection]);
+  </tr>`, [row, id, columns, at, height, current, opens, nameOf, chosen]);
 }

@@ -1,5 +1,6 @@
 // The lines of a log that are in sight, of however many there are. Lines are drawn in place of the rows that they take.
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../kit/preact.js";
+import { useSlots } from "../../kit/use_slots.js";
 import { spans, unshown } from "../../lib/ansi.js";
 import { Rows, marked } from "../../lib/log_lines.js";
 
@@ -47,11 +48,12 @@ export function LogView(props) {
   const first = rows.at(Math.floor(scrolled.top / ROW) - AROUND);
   const last = rows.at(Math.ceil((scrolled.top + scrolled.height) / ROW) + AROUND);
   const entries = Array.from({ length: rows.count === 0 ? 0 : last - first + 1 }, (_, place) => (only ? /** @type {number} */ (only[first + place]) : first + place));
+  const slots = useSlots(entries.map((index) => String(lines.first + index)), box, "line");
   return html`<div class=${`log-box${wrap ? " wrapped" : ""}`} ref=${box} tabindex="0" role="region" aria-label="Log" onScroll=${onScroll}>
     <span class="log-probe" aria-hidden="true" ref=${probe}>${"0".repeat(100)}</span>
     <div class="log-space" style=${{ height: `${rows.total * ROW}px` }}>
       <div class="log-window" style=${{ transform: `translateY(${rows.start(first) * ROW}px)` }}>
-        ${entries.map((index) => html`<${LogLine} key=${lines.first + index} ...${props} line=${lines.line(index)} />`)}
+        ${entries.map((index) => html`<${LogLine} key=${slots.get(String(lines.first + index))} ...${props} line=${lines.line(index)} />`)}
       </div>
     </div>
   </div>`;

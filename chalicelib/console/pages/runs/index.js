@@ -51,7 +51,7 @@ export default function Runs({ project, query }) {
     ${loading && items.length === 0 ? html`<${Loading} />` : items.length === 0 ? !error && html`<${NoRuns} launch=${launch} />` : html`<div>
       <div class="bar"><${FilterBar} label="Filter runs" value=${text} fields=${RUN_FIELDS} rows=${items} onChange=${setText} placeholder="status:running user:me gpu:h100 …" />
         <${FilterChips} terms=${CHIPS} has=${(/** @type {string} */ term) => hasTerm(text, term)} onToggle=${(/** @type {string} */ term) => setText(toggled(text, term))} /></div>
-      <${Table} label="Runs" tall columns=${COLUMNS} rows=${rows} keyOf=${keyOf} onOpen=${open} rowHeight=${narrow ? TALL : undefined} selection=${{ ids, onChange: setIds, nameOf }}
+      <${Table} label="Runs" tall reuse columns=${COLUMNS} rows=${rows} keyOf=${keyOf} onOpen=${open} rowHeight=${narrow ? TALL : undefined} selection=${{ ids, onChange: setIds, nameOf }}
         sort=${sortOf(query.sort, NEWEST)} onSort=${(/** @type {any} */ sort) => setQuery({ sort: sortText(sort) })}
         empty=${html`<${Empty} title="No run fits this filter." next=${html`<${Button} small onClick=${() => setText("")}>Show all ${counted(items.length, "run")}<//>`} />`} />
       ${chosen.length > 0 ? html`<${Chosen} runs=${chosen} project=${project} onDone=${() => setIds(new Set())} />`
