@@ -89,6 +89,7 @@ def test_a_draft_moves_any_noun_in_the_same_way() -> None:
     assert not list(moves(example)) and not follows(example)
 
 
+@pytest.mark.slow
 def test_what_follows_from_a_move_isnt_left_out() -> None:
     """The trade of a place, the wake of a gateway: jobs, instances and runs are moved by their own methods."""
     past = re.compile(r"\.move\(\s*(JOB|INSTANCE|RUN)\b")

@@ -69,6 +69,7 @@ def test_no_module_is_in_a_circle_of_imports() -> None:
     assert circles(arrows) == set()
 
 
+@pytest.mark.slow
 def test_rooms_import_downwards() -> None:
     assert upward(graph()) == []
 

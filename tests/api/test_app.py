@@ -167,6 +167,7 @@ def test_the_plane_is_not_asked_for_before_the_first_request(rig: Rig) -> None:
     assert opened == [1]
 
 
+@pytest.mark.slow
 def test_two_planes_in_one_process_do_not_meet(rig: Rig, tmp_path: Path) -> None:
     """Even while the same threads serve both."""
     (tmp_path / "other").mkdir()

@@ -103,6 +103,7 @@ def test_what_is_written_with_an_access_token_is_told_with_its_name(town: Town, 
     assert all(event.actor_token is None for event in own)
 
 
+@pytest.mark.slow
 def test_nothing_is_excused_that_tells(town: Town) -> None:
     paths = {route.path: route for route in WRITING}
     assert BESIDE.keys() <= paths.keys()

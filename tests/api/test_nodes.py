@@ -130,6 +130,7 @@ def test_all_nodes_are_listed_under_their_run(rig: Rig) -> None:
         assert [job["job_submissions"][0]["status"] for job in run["jobs"]] == ["submitted"] * 3
 
 
+@pytest.mark.slow
 def test_two_hundred_nodes_are_stored_as_one_spec_and_planned_as_many(rig: Rig) -> None:
     cluster(rig, 1)
     long = {"nodes": 200, "commands": ["x" * 4_000]}

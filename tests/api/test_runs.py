@@ -258,12 +258,14 @@ def test_a_plan_that_was_overtaken_is_refused_unless_forced(rig: Rig) -> None:
     assert rig.ok("P/runs/apply", {**stale, "force": True})["id"] not in (first["id"], second["id"])
 
 
+@pytest.mark.slow
 def test_a_spec_too_large_to_keep_is_refused_with_a_way_out(rig: Rig) -> None:
     spec = task(commands=["x" * 400_000])
     assert "files:" in rig.refused("P/runs/get_plan", {"run_spec": spec})
     assert "files:" in rig.refused("P/runs/apply", {"plan": {"run_spec": spec}, "force": False})
 
 
+@pytest.mark.slow
 def test_names_are_invented_and_differ(rig: Rig) -> None:
     names = {submit(rig, task(None))["run_spec"]["run_name"] for _ in range(20)}
     assert len(names) == 20

@@ -405,6 +405,7 @@ def test_a_group_makes_global_admins_and_takes_that_back(okta: Directory) -> Non
     assert user(okta, ana).role is GlobalRole.user
 
 
+@pytest.mark.slow
 def test_many_members_get_their_role(okta: Directory) -> None:
     ids = [okta.person(f"user{number}") for number in range(60)]
     group = okta.group("engineers", *ids)

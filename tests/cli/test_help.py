@@ -25,6 +25,7 @@ LEAVES = dict(leaves())
 
 
 @each("path", LEAVES, ids=" ".join)
+@pytest.mark.slow
 def test_help_shows_two_examples_that_parse(path: tuple[str, ...]) -> None:
     epilog = LEAVES[path].epilog or ""
     examples = [line.strip() for line in epilog.splitlines() if "dstack " in line]

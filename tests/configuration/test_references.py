@@ -86,6 +86,7 @@ def misplaced_in(spec: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["${{ secret.b }}", "a ${{ env.B }} z", "${{ never closed"])
+@pytest.mark.slow
 def test_what_names_nothing_is_refused_wherever_it_is_written(text: str) -> None:
     places = list(everywhere(text))
     assert [path for path, spec in places if misplaced_in(spec) != [path]] == [] and len(places) > 200
@@ -112,6 +113,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
+@pytest.mark.slow
 def test_what_is_filled_in_is_accepted_there_and_nowhere_else(text: str) -> None:
     assert {path for path, spec in everywhere(text) if not misplaced_in(spec)} == ACCEPTED[text]
 

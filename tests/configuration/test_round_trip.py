@@ -109,6 +109,7 @@ def test_wire_forms_are_read_as_themselves(written: dict[str, Any]) -> None:
     assert again.model_dump(mode="json") == wire
 
 
+@pytest.mark.slow
 def test_what_the_genuine_client_sends_is_kept_to_the_letter() -> None:
     for case in recorded():
         wire = case.wire

@@ -341,6 +341,7 @@ _letters = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHJK023456789", min_size=12,
 
 @given(st.sampled_from(_PLACES), _letters)
 @example("projects: []\nencryption: {{keys: [{{type: {0}}}]}}", "0000iDEntity")  # nearly a known word
+@pytest.mark.slow
 def test_no_secret_at_all_is_repeated(place: str, secret: str) -> None:
     """A message may name all that is known, so a secret that happens to be a known word stands there in any case."""
     assert secret not in _error_of(place, secret) or secret in _error_of(place, secret[::-1])
@@ -381,6 +382,7 @@ _values = st.recursive(
 
 @settings(max_examples=many(300))
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
+@pytest.mark.slow
 def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
     try:
         parse_server_bytes(raw)
@@ -422,6 +424,7 @@ def test_an_editor_marks_what_is_wrong(text: str) -> None:
     assert not SCHEMA.is_valid(yaml.safe_load(text))
 
 
+@pytest.mark.slow
 def test_every_field_is_explained() -> None:
     for name, definition in server_schema()["$defs"].items():
         schema: dict[str, Any] = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})

@@ -123,6 +123,7 @@ def test_what_is_missing_is_said(
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
     """First nothing answers; then something else does, such as the page of a proxy before the server."""
     image = ImageStandIn(tmp_path, "sha256sum")

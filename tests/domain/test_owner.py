@@ -44,6 +44,7 @@ def test_tags_are_read_back(owner: Owner) -> None:
 
 
 @given(owners())
+@pytest.mark.slow
 def test_a_name_fits_every_provider_and_is_read_back_whole(owner: Owner) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]*", owner.name) and len(owner.name) <= LONGEST
     assert from_name(owner.name) == known_by_name(owner) == read({}, owner.name)

@@ -197,6 +197,7 @@ def test_an_attempt_that_nobody_made_is_repeated(stage: Runs) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.slow
 def test_a_machine_that_ends_waits_for_its_disk(stage: Runs, noted: bool) -> None:
     """Whether or not anybody noted what its provider calls it."""
     run = stage.start()
@@ -241,6 +242,7 @@ def test_a_machine_that_vanishes_gives_its_disk_back(stage: Runs) -> None:
     assert stage.plugged() == []
 
 
+@pytest.mark.slow
 def test_a_spot_machine_that_is_gone_is_waited_for_by_nobody(stage: Runs) -> None:
     """Not by itself though its job has a disk there, and so not by the job, by the disk or by the next attempt."""
     stage.place.fleet("spot", nodes="0..3", spot_policy="spot")

@@ -229,6 +229,7 @@ def test_an_answer_that_is_lost_buys_nothing_twice() -> None:
     assert len(world.cloud.machines()) == 1 and len(world.machines) == SIZE
 
 
+@pytest.mark.slow
 def test_a_machine_that_never_comes_ends_all() -> None:
     world = World.with_fleet()
     run = task(world, "train", SIZE, **FOUR)
@@ -368,6 +369,7 @@ def test_a_fleet_whose_nodes_are_no_multiple_buys_nothing_and_says_why() -> None
     assert world.machines == []
 
 
+@pytest.mark.slow
 def test_a_fleet_with_a_lost_bundle_gets_another_one() -> None:
     world = World.with_fleet("4")
     world.save(world_fleet(world).with_(due_at=world.at))

@@ -142,6 +142,7 @@ def test_more_than_one_commit_takes() -> None:
     assert len(world.machines) == CHUNK + 5 and len(places(world)) == 1
 
 
+@pytest.mark.slow
 def test_it_buys_only_what_is_missing() -> None:
     world = World.with_fleet({"min": 0, "target": 0, "max": 8})
     one = task(world, "one", 2, **SMALL)
@@ -152,6 +153,7 @@ def test_it_buys_only_what_is_missing() -> None:
     assert {len(each.claims) for each in world.machines} == {1}
 
 
+@pytest.mark.slow
 def test_a_region_without_the_rest_is_left_for_the_next() -> None:
     world = World.with_fleet(capacity={f"{NORTH}/sim.2cpu": 2})
     run = task(world, "train", 4, **SMALL)
@@ -197,6 +199,7 @@ def test_a_node_that_never_comes_ends_the_attempt_and_frees_the_others() -> None
     assert world.cloud.machines() == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_while_machines_come_keeps_none_and_buys_no_more() -> None:
     world = World.with_fleet()
     run = task(world, "train", 4, **SMALL)

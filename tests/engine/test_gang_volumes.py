@@ -57,6 +57,7 @@ def add(place: Engine, count: int, **fields: Any) -> list[Volume]:
 
 
 @pytest.mark.parametrize("nodes", [2, 15, 16, 40])
+@pytest.mark.slow
 def test_each_node_gets_the_volume_of_its_rank_with_its_place(place: Engine, nodes: int) -> None:
     where, disks = machines(place, nodes), add(place, nodes)
     run = task(place, "train", nodes, volumes=[BY_RANK])

@@ -137,6 +137,7 @@ def test_a_queue_that_lost_its_races_is_woken_with_the_new_jobs_it_was_told_of(p
     assert {QUEUE, f"run/{job.run_id}"} <= place.take_woken()
 
 
+@pytest.mark.slow
 def test_hinted_host_is_taken_as_it_is_now_though_the_index_shows_it_busy() -> None:
     """It is none of its fleet's newest, which are read by key in any case."""
     place = Engine.in_memory()
@@ -204,6 +205,7 @@ def test_jobs_that_are_due_are_read_in_whole_pages_however_few_places_are_free(p
     assert pages == [1, 2 * SMALLEST_PAGE], "whether anybody waits, and then everybody"
 
 
+@pytest.mark.slow
 def test_next_page_goes_on_where_the_first_found_no_place(place: Engine) -> None:
     place.hosts(1)
     for number in range(40):
@@ -240,6 +242,7 @@ def test_two_engines_place_one_job_once(place: Engine) -> None:
     assert [claim.job_id for claim in place.again(host).claims] == [job.id]
 
 
+@pytest.mark.slow
 def test_job_that_another_pass_placed_between_two_pages_is_left_alone(place: Engine) -> None:
     (host,) = place.hosts(1)
     halves = host.offer.with_(blocks=2, total_blocks=2)

@@ -153,6 +153,7 @@ class Died(BaseException):
     """The process is gone."""
 
 
+@pytest.mark.slow
 def test_a_stage_that_waits_is_told_by_the_look_that_finds_it_over() -> None:
     plane, run = waiting()
     assert (plane.execution(run).state, gang(plane, run).awaits) == ("barrier", "barrier")
@@ -185,6 +186,7 @@ def test_it_costs_two_more_writes_at_most_for_each_stage() -> None:
     assert 0 < written(driven) - written(alone) <= 2 * len(STAGES)
 
 
+@pytest.mark.slow
 def test_the_run_says_at_which_stage_its_start_is() -> None:
     plane, run = waiting()
     message = "starting its nodes together, stage 4 of 6: wait until each node has an address"
@@ -204,6 +206,7 @@ def test_a_lost_start_costs_nothing() -> None:
 
 @pytest.mark.parametrize("twice", ["at once", "after its reply was lost"])
 @pytest.mark.parametrize("at", STAGES)
+@pytest.mark.slow
 def test_a_call_that_comes_twice_changes_nothing(at: str, twice: str) -> None:
     plane, seen = Plane.with_fleet(), list[str]()
     perform = plane.executions.invoke
@@ -225,6 +228,7 @@ def test_a_call_that_comes_twice_changes_nothing(at: str, twice: str) -> None:
     assert plane.held() == ["cloud-0", "cloud-1", "cloud-2"]
 
 
+@pytest.mark.slow
 def test_a_lost_callback_is_asked_for_again() -> None:
     plane, run = waiting()
     plane.executions.lost = lambda call: call == "succeed"
@@ -257,6 +261,7 @@ def test_the_gangs_own_deadline_ends_the_attempt_and_its_execution() -> None:
     assert jobs_of(plane, run)[-1].reason is JobReason.waiting_instance_limit_exceeded
 
 
+@pytest.mark.slow
 def test_an_execution_that_gives_up_ends_the_attempt_as_any_failure_does() -> None:
     """Nobody keeps the gang's deadline, and the state's time-outs pass."""
     plane, run = waiting()
@@ -270,6 +275,7 @@ def test_an_execution_that_gives_up_ends_the_attempt_as_any_failure_does() -> No
     assert lead.message == "its nodes couldn't start together: wait until each node has an address"
 
 
+@pytest.mark.slow
 def test_an_outage_of_the_plane_ends_no_start() -> None:
     """For half an hour no call of the function succeeds, and a machine that was slow reports after that."""
     plane = Plane.with_fleet()
@@ -301,6 +307,7 @@ def test_a_stage_may_take_longer_than_any_machine_or_job_does() -> None:
     assert TO_START + TO_ATTACH + PULL_TIMEOUT < LONGEST_WAIT
 
 
+@pytest.mark.slow
 def test_a_gang_that_begins_again_has_another_execution() -> None:
     plane, run = waiting()
     had, lead = gang(plane, run), jobs_of(plane, run)[0]

@@ -145,6 +145,7 @@ def test_what_is_taken_out_of_one_project_is_still_there_for_the_other(projects:
     assert left == [1, 0]
 
 
+@pytest.mark.slow
 def test_a_sweep_finds_each_projects_loss_in_its_own_account(projects: Projects) -> None:
     main, other = projects.order(projects.main, "ours"), projects.order(projects.other, "theirs")
     for handle in main.handles:

@@ -202,6 +202,7 @@ def test_one_that_never_comes_fails_in_time_and_is_removed(stage: Stage) -> None
     assert stage.cloud.disks.all() == []
 
 
+@pytest.mark.slow
 def test_a_throttled_provider_that_stays_so_is_given_up_in_time(stage: Stage) -> None:
     stage.script.faults.append(Fault("create_volume", "Throttled", times=10_000, retry_after=30.0))
     volume = stage.create()

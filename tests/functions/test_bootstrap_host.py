@@ -116,6 +116,7 @@ def report(bastion: Bastion, instance_id: str) -> None:
     assert answer["statusCode"] == 200, answer
 
 
+@pytest.mark.slow
 def test_a_host_is_set_up_and_cleared_by_the_bastion_alone(bastion: Bastion) -> None:
     before = dict(bastion.host.files)
     (instance,) = applied(bastion)["instances"]
@@ -139,6 +140,7 @@ def test_a_host_that_cant_reach_the_stack_is_told_so(bastion: Bastion) -> None:
     assert bastion.host.files == {}
 
 
+@pytest.mark.slow
 def test_the_head_node_relays_the_calls_of_a_host_that_cant_reach_the_stack(bastion: Bastion) -> None:
     bastion.host.reaches = False
     (instance,) = applied(bastion, BEHIND)["instances"]

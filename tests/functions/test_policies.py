@@ -223,6 +223,7 @@ def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     assert spare(policed, "erase_unused") == set()
 
 
+@pytest.mark.slow
 def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
     """The schedule's function reads which accounts there are, and takes its turn. The provider's writes what it saw
     first, gives back what nobody owns, and ends an instance whose machine is gone."""

@@ -93,6 +93,7 @@ def with_bus(stack: Stack, events: Events) -> Root:
     return Root(replace(stack.root.ports, bus=EventBus(events, "bus")))
 
 
+@pytest.mark.slow
 def test_every_event_becomes_one_document_in_order(stack: Stack) -> None:
     stack.submit_run()
     for n in range(8):

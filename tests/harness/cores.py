@@ -26,7 +26,7 @@ import pytest
 from tests.harness import forks, quick, spread
 
 FORK = get_context("fork")
-QUICK = 0.1  # seconds of CPU: a test that takes more belongs to `make test`, marked `slow`
+QUICK = 0.05  # seconds of CPU: a test that takes more belongs to `make test`, marked `slow`
 NICE = 10  # of those that fill the cores while others wait
 BATCH = 0.2  # seconds: whoever shows results would else wake up for each, on a core that runs tests
 

@@ -1,6 +1,6 @@
 """Which tests `make test-fast` runs, and what keeps them quick.
 
-What a developer runs before each commit has a minute. A test that needs more than 0.1 s of CPU is marked `slow`; a run
+What a developer runs before each commit has a minute. A test that needs more than 0.05 s of CPU is marked `slow`; a run
 names those that do (`cores.py`), for a duration is nothing to assert. What takes so long for certain is refused: a
 quick test that starts a Python fails, wherever it runs.
 """

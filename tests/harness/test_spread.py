@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.harness.server import ROOT
 from tests.harness.spread import APART, LONGEST, TOGETHER, group, in_turn, turn, waits
 
@@ -48,6 +50,7 @@ def test_what_drives_something_real_waits() -> None:
     assert not waits("tests/domain/test_names.py::test_b") and not waits("tests/simulation/test_histories.py::test_c")
 
 
+@pytest.mark.slow
 def test_every_file_that_takes_an_engine_or_the_emulator_shares_it() -> None:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         file, text = str(path.relative_to(ROOT)), path.read_text()

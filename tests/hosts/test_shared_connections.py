@@ -119,6 +119,7 @@ def test_a_host_that_is_away_keeps_nobody_from_the_others() -> None:
             assert "end=yes" in connection.run(SHORT).out
 
 
+@pytest.mark.slow
 def test_a_way_that_breaks_costs_a_login_and_is_made_anew() -> None:
     with hosts_behind("here") as site:
         ssh = SshLogins()

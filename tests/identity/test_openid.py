@@ -85,6 +85,7 @@ def test_a_clock_may_be_off_by_a_minute() -> None:
     assert Known().believes({**CLAIMS, "exp": NOW - 30})
 
 
+@pytest.mark.slow
 def test_a_forged_signature_is_not_believed() -> None:
     forger = RSAKey.generate_key(2048, {"kid": "one"})
     with pytest.raises(Refused, match="can't be trusted"):

@@ -44,12 +44,14 @@ def denied(found: list[dict[str, Any]], calls: list[Call]) -> list[str]:
 
 
 @pytest.mark.parametrize("options", CHOSEN.values(), ids=list(CHOSEN))
+@pytest.mark.slow
 def test_a_deployment_an_update_and_a_removal_pass_with_all_else_denied(options: Options) -> None:
     calls = list(Deploying(options).calls())
     assert len(calls) > 300 and denied(documents(STAGE, WHERE, options), calls) == []
 
 
 @pytest.mark.parametrize("options", CHOSEN.values(), ids=list(CHOSEN))
+@pytest.mark.slow
 def test_nothing_of_it_can_be_left_out(options: Options) -> None:
     """Neither a statement, nor an action or a thing of one: without it, some call would be denied."""
     found, needed = documents(STAGE, WHERE, options), set[tuple[str, str]]()
@@ -201,6 +203,7 @@ PAGE = (ROOT / "docs" / "operate" / "aws-policy.md").read_text()
 COMMANDS = [line for block in re.findall(r"```shell\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_policies_of_the_page_are_what_its_command_writes(tmp_path: Path) -> None:
     (line,) = (each for each in COMMANDS if "make policy" in each and "EncryptionKey" not in each)
     written = made_by(line, tmp_path)

@@ -95,6 +95,7 @@ def bought(run: Seen, **fleet: Any) -> Instance:
 
 
 @each("path", RUN_CASES)
+@pytest.mark.slow
 def test_a_field_of_a_run_has_its_effect_in_a_container_or_is_refused(path: str) -> None:
     value, getter, want = RUN_CASES[path]
     run, needs = Contained(seen(_short_form(path), value).spec), NEEDS.get(path, set())

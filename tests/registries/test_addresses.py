@@ -151,6 +151,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
     assert resolve.calls == ["registry.example.com"], "a second answer could be another"
 
 
+@pytest.mark.slow
 def test_a_certificate_is_checked_for_the_name_of_the_host(tmp_path: Path) -> None:
     """And not for the address, which is all that the connection is made with."""
     pem = tmp_path / "pem"

@@ -166,6 +166,7 @@ class Grouped(Fed):
 
 
 @pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.slow
 def test_events_of_one_record_are_all_written_wherever_a_crash_cuts(path: Path, size: int) -> None:
     feed = Grouped([event(n) for n in range(6)])
 

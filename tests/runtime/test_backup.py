@@ -82,6 +82,7 @@ def everything(folder: Path) -> dict[str, Record]:
         return {str(record.key): record for record in snapshot.records()}
 
 
+@pytest.mark.slow
 def test_a_running_server_comes_back_whole_elsewhere(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
     write(root, "kept")
     back_up(root._database.folder, backups, lambda: NOW)
@@ -102,6 +103,7 @@ def test_a_running_server_comes_back_whole_elsewhere(root: EmbeddedRoot, backups
         again.close()
 
 
+@pytest.mark.slow
 def test_what_is_written_during_a_backup_is_in_the_next_one(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ def test_what_is_written_during_a_backup_is_in_the_next_one(
     assert everything(restored(backups, tmp_path)[0])[str(NOTE)].body == b"late"
 
 
+@pytest.mark.slow
 def test_each_backup_is_a_moment_to_go_back_to(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
     for hour in range(3):
         write(root, f"at {hour}")
@@ -143,6 +146,7 @@ def test_what_belongs_to_machines_or_is_made_anew_is_left_out() -> None:
     assert not any(map(left_out, ("blobs", "logs", "templates", "master.key", "install.key", "config.yml", "agenda")))
 
 
+@pytest.mark.slow
 def test_a_growing_log_adds_only_its_end_and_files_may_vanish(root: EmbeddedRoot, backups: Backups) -> None:
     folder = root._database.folder
     (folder / "link").symlink_to("/etc/hostname")
@@ -155,6 +159,7 @@ def test_a_growing_log_adds_only_its_end_and_files_may_vanish(root: EmbeddedRoot
     assert f"logs/{P}/{J}.log" in paths and "link" not in paths and "archives/x" not in paths
 
 
+@pytest.mark.slow
 def test_backups_of_two_servers_dont_mix(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
     back_up(root._database.folder, backups, lambda: NOW)
     (tmp_path / "other").mkdir()
@@ -168,6 +173,7 @@ def test_backups_of_two_servers_dont_mix(root: EmbeddedRoot, backups: Backups, t
         back_up(tmp_path, backups, lambda: NOW)
 
 
+@pytest.mark.slow
 def test_nothing_is_restored_over_anything(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
     back_up(root._database.folder, backups, lambda: NOW)
     with pytest.raises(Refused, match="isn't empty"):
@@ -177,6 +183,7 @@ def test_nothing_is_restored_over_anything(root: EmbeddedRoot, backups: Backups,
     restored(backups, tmp_path, "empty")
 
 
+@pytest.mark.slow
 def test_a_folder_that_exists_stays_because_it_may_be_a_volume(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path
 ) -> None:
@@ -211,6 +218,7 @@ def test_backups_in_the_data_folder_are_refused(tmp_path: Path) -> None:
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_restore_that_fails_leaves_nothing(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
     made = back_up(root._database.folder, backups, lambda: NOW)
     (tmp_path / "backups" / "parts" / made.records[0][:2] / made.records[0]).unlink()
@@ -220,6 +228,7 @@ def test_a_restore_that_fails_leaves_nothing(root: EmbeddedRoot, backups: Backup
     assert set(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_newer_version_is_refused_with_the_way_back(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path
 ) -> None:
@@ -230,6 +239,7 @@ def test_a_backup_of_a_newer_version_is_refused_with_the_way_back(
     restored(backups, tmp_path, until=NOW)
 
 
+@pytest.mark.slow
 def test_later_events_get_places_that_no_audit_log_has_passed(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path
 ) -> None:
@@ -245,6 +255,7 @@ def test_later_events_get_places_that_no_audit_log_has_passed(
         assert store.feed_end() > max(ahead, NOW)
 
 
+@pytest.mark.slow
 def test_tokens_come_back_unless_all_are_revoked(root: EmbeddedRoot, backups: Backups, tmp_path: Path) -> None:
     admin = next(
         nouns.read(User, record) for key, record in everything(root._database.folder).items() if key.startswith("user/")
@@ -268,6 +279,7 @@ def test_tokens_come_back_unless_all_are_revoked(root: EmbeddedRoot, backups: Ba
         again.close()
 
 
+@pytest.mark.slow
 def test_a_restored_folder_is_marked_until_somebody_says_go_on(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path
 ) -> None:
@@ -286,6 +298,7 @@ def test_a_restored_folder_is_marked_until_somebody_says_go_on(
 # --- the drill --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_drill_checks_a_backup_and_leaves_nothing(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +310,7 @@ def test_a_drill_checks_a_backup_and_leaves_nothing(
     assert list((tmp_path / "drills").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_drill_finds_what_is_wrong(root: EmbeddedRoot, backups: Backups) -> None:
     write(root, '{"id":"x","name":"x"}', keys.run("x"))
     write(root, '{"id":"a","owner_id":"u","hash":"h","blob":"archives/gone","size":5}', keys.archive("a"))
@@ -341,6 +355,7 @@ def test_settings_of_backups() -> None:
             backup_settings({"DSTACK_BACKUP_EVERY": wrong})
 
 
+@pytest.mark.slow
 def test_a_file_is_one_backup_whole_or_not_there(root: EmbeddedRoot, tmp_path: Path) -> None:
     name = str(tmp_path / "files" / "one.zip")
     with pytest.raises(ZeroDivisionError), place_of(name, write=True) as blobs:
@@ -371,6 +386,7 @@ def test_a_folder_takes_one_backup_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_schedule_backs_up_when_the_last_backup_is_old_enough(root: EmbeddedRoot, tmp_path: Path) -> None:
     folder = root._database.folder
     settings = BackupSettings(to=str(tmp_path / "b"), every=3600, keep=2 * 86_400, key_file=tmp_path / "key")
@@ -383,6 +399,7 @@ def test_a_schedule_backs_up_when_the_last_backup_is_old_enough(root: EmbeddedRo
         assert len(found.moments()) == 1, "the others are older than two days"
 
 
+@pytest.mark.slow
 def test_a_backup_is_good_even_if_old_ones_cant_be_deleted(
     root: EmbeddedRoot, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -395,6 +412,7 @@ def test_a_backup_is_good_even_if_old_ones_cant_be_deleted(
     assert "weren't deleted" in caplog.text and "wasn't backed up" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_file_that_an_earlier_version_kept_is_not_restored_and_none_comes_beside_the_folder(
     root: EmbeddedRoot, backups: Backups, tmp_path: Path
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_control_plane_moves_there_and_back_whenever_the_command_is_killed(mov
     moving.until("the machines' end", lambda: not site.cloud.resources())
 
 
+@pytest.mark.slow
 def test_agents_get_time_to_find_the_new_place_however_long_the_way_there_took(moving: Moving) -> None:
     load, world = moving.load, moving.world
     load.call("/api/project/main/fleets/apply", {"plan": {"spec": {"configuration": FLEET}}, "force": False})

@@ -361,6 +361,7 @@ def test_the_reserve_grows_with_those_who_found_none_and_goes_when_nobody_comes(
     virtual(story, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_agent_that_refuses_every_stream_isnt_asked_without_end(tmp_path: Path) -> None:
     async def story(agent: Agent, relay: ReplicaRelay) -> None:
         began = asyncio.get_running_loop().time()

@@ -195,6 +195,7 @@ def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) 
     assert root.plane is plane and root.reconciler is root.reconciler
 
 
+@pytest.mark.slow
 def test_a_service_in_aws_needs_a_gateway_and_the_refusal_says_what_to_add(tmp_path: Path) -> None:
     """Lambda can't stream. The one world serves as that root does, the other as this machine's."""
     spec = {"configuration": {"type": "service", "port": 80, "commands": ["serve"]}}
@@ -353,6 +354,7 @@ def test_a_started_root_does_what_waited_for_it(embedded: Embedded) -> None:
     assert run["termination_reason"] is not None  # there is no fleet that it could run in
 
 
+@pytest.mark.slow
 def test_both_roots_trace_runs_where_somebody_collects_traces(embedded: Embedded) -> None:
     there = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     one = embedded.root("traced", traces=True, trace_headers="authorization=Bearer%20t")

@@ -318,6 +318,7 @@ def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
     assert len(site.receiver.ids) == len(set(site.receiver.ids)) == 2
 
 
+@pytest.mark.slow
 def test_a_rule_acts_once_on_each_event_it_means(site: Site) -> None:
     site.rig.ok("P/automations/add", {"spec": task("second")})
     site.rig.world.clock.pass_(1)

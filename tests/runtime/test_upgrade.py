@@ -77,6 +77,7 @@ def test_this_release_has_its_fixture() -> None:
     assert written_version() in {path.name for path in RELEASES}, "run: python -m tests.fixtures.releases.make"
 
 
+@pytest.mark.slow
 def test_the_script_makes_such_a_fixture(tmp_path: Path) -> None:
     clock = Clock()
     with closing(root_of(tmp_path, clock)) as root:
@@ -110,6 +111,7 @@ def test_tokens_secrets_and_history_of_each_release_stay(root: EmbeddedRoot) -> 
     assert events and all(json.loads(record.body) for record in events)
 
 
+@pytest.mark.slow
 def test_an_upgrade_is_rehearsed_on_a_backup_and_says_what_changes(
     release: tuple[Path, dict[str, Any]], backups: Backups
 ) -> None:

@@ -83,6 +83,7 @@ def test_offers(user: User) -> None:
         user.offers.list(spot_policy="never")
 
 
+@pytest.mark.slow
 def test_projects_users_and_secrets(user: User) -> None:
     assert user.users.me()["username"] == "admin"
     made = user.users.create("ann", email="ann@x.example")

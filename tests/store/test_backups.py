@@ -53,6 +53,7 @@ def test_a_backup_is_read_as_it_was_written(blobs: FileBlobs, backups: Backups) 
     assert [line + b"\n" for line in again.lines(found.records)] == [line for _, line in lines(3_000)]
 
 
+@pytest.mark.slow
 def test_the_next_backup_stores_only_what_is_new(backups: Backups) -> None:
     first = moment(backups, AT, lines(20_000))
     stored = backups.stored
@@ -89,6 +90,7 @@ def test_names_of_backups_are_their_times_to_the_microsecond() -> None:
     assert stamp(AT) == "2026-11-18T11-06-40.123457Z" and moment_at(stamp(AT)) == AT
 
 
+@pytest.mark.slow
 def test_another_key_or_passphrase_opens_nothing(blobs: FileBlobs) -> None:
     opened(blobs, KeySource(passphrase="correct horse"), create=True)
     opened(blobs, KeySource(passphrase="correct horse"), create=False)

@@ -59,6 +59,7 @@ def test_a_tail_cut_at_any_byte_loses_only_the_last_append(tmp_path: Path, file:
         assert text(read_all(logs)) == b"first\nsecond\nthird\nagain\n"
 
 
+@pytest.mark.slow
 def test_no_call_leaves_a_file_open(tmp_path: Path) -> None:
     logs = FileLogs(tmp_path)
     logs.append(P, J, 0, [(1, b"first\n")])

@@ -258,6 +258,7 @@ def test_commits_get_their_turn_between_the_steps(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_file_of_an_older_version_is_written_anew_once(path: Path) -> None:
     older(path, 500, kept=3)
     assert path.stat().st_size > 5_000_000 and path.read_bytes().count(b"hush-hush") > 100_000

@@ -260,6 +260,7 @@ def replayed(reader: ReplayReader) -> bytes:
     ),
     limit=st.integers(1, 250),
 )
+@pytest.mark.slow
 def test_the_log_never_has_a_gap_whatever_is_dropped(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], limit: int
 ) -> None:

@@ -33,6 +33,7 @@ def test_a_file_is_replaced_whole_and_nothing_stays_open(tmp_path: Path) -> None
     assert open_under(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_what_cant_be_replaced_leaves_nothing_half_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="folder"):

@@ -72,6 +72,7 @@ def test_the_contract_is_not_loaded() -> None:
 
 
 @each("path", SOURCES)
+@pytest.mark.slow
 def test_the_grammar_is_that_of_3_8(path: Path) -> None:
     parsed(path)
 

@@ -103,6 +103,7 @@ def test_each_runtime_by_its_name() -> None:
     assert isinstance(main.make_runtime("process", "/d", "/s", "agent"), ProcessRuntime)
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_group_of_whoever_started_it_isnt_its_own() -> None:
     reader, writer = os.pipe()
     child = os.fork()

@@ -403,6 +403,7 @@ def test_output_that_waits_too_long_is_dropped_and_the_rest_is_sent(desk: Desk) 
     spool.close()
 
 
+@pytest.mark.slow
 def test_output_that_the_server_never_takes_is_left_out(desk: Desk) -> None:
     desk.begin()
     desk.run()

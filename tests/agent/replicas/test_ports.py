@@ -75,6 +75,7 @@ def test_that_all_are_taken_is_said(ports: list[HostPorts], port: int) -> None:
     assert refused.value.reason == "ports_binding_failed"
 
 
+@pytest.mark.slow
 def test_a_replica_is_told_its_port_and_the_record_of_it_outlives_the_agent(tmp_path: Path, port: int) -> None:
     def roster() -> Roster:
         return Roster(str(tmp_path), {"process": ProcessRuntime()}, "process", str, "")

@@ -81,6 +81,7 @@ def reconcile(smg: Smg, *wanted: str, times: int = 1) -> bool:
 
 @given(st.sets(URLS), st.sets(URLS), st.sets(URLS))
 @settings(max_examples=many(200), deadline=None)
+@pytest.mark.slow
 def test_it_comes_to_what_is_wanted(known: set[str], wanted: set[str], silent: set[str]) -> None:
     smg = Smg(tuple(known), tuple(silent))
     done = reconcile(smg, *wanted)

@@ -212,6 +212,7 @@ def request(kind: int, *parts: bytes) -> bytes:
     return text(bytes([kind]) + struct.pack(">I", 1) + b"".join(parts))
 
 
+@pytest.mark.slow
 def test_many_requests_before_the_first_reply_is_read(line: Any, tmp_path: Path) -> None:
     """More of either than the buffers of a socket hold."""
     near, _, _ = line

@@ -446,8 +446,9 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
         (work / ".dstack" / "profiles.yml").write_text(
             "profiles: [{name: cheap, max_price: 1}, {name: usual, default: true, max_price: 3}]\n"
         )
-        (work / "preset.yml").write_text(PRESET % "http://127.0.0.1:1")
-        fill(home)
+        if "preset" in line.command:
+            (work / "preset.yml").write_text(PRESET % "http://127.0.0.1:1")
+            fill(home)
         for name in ("key", "key2"):
             shutil.copy(given_home / name, work / name)
         (work / "key.pub").write_text("ssh-ed25519 AAAA me@home\n")

@@ -129,6 +129,7 @@ def test_flags_that_mean_nothing_for_a_preset_are_refused(work: Work, flag: str)
 # --- trials ---
 
 
+@pytest.mark.slow
 def test_each_trial_is_one_service_that_is_stopped_before_the_next(work: Work) -> None:
     work.scripted.answers = [answer(FIRST), answer(SECOND, commands=["vllm serve m --max-num-seqs 64"])]
     ended = work(*APPLY)
@@ -145,6 +146,7 @@ def test_each_trial_is_one_service_that_is_stopped_before_the_next(work: Work) -
     assert "default settings" in work.scripted.prompts()[0] and FIRST in work.scripted.prompts()[1]
 
 
+@pytest.mark.slow
 def test_a_service_gets_the_users_settings_and_an_end(work: Work) -> None:
     work.write("max_price: 3\nspot_policy: spot\ngateway: false\nenv: [HF_TOKEN, MODE=fast]\ntags: {team: a}\n")
     env = {**work.dstack.terminal.env, "HF_TOKEN": "hf-secret"}
@@ -160,6 +162,7 @@ def test_a_service_gets_the_users_settings_and_an_end(work: Work) -> None:
     assert "HF_TOKEN, MODE" in work.scripted.prompts()[0] and "hf-secret" not in json.dumps(work.scripted.asked)
 
 
+@pytest.mark.slow
 def test_no_secret_is_on_disk(work: Work) -> None:
     work.write("env: [HF_TOKEN]\n")
     work(*APPLY, env={**work.dstack.terminal.env, "HF_TOKEN": "hf-secret"})
@@ -210,6 +213,7 @@ def test_a_profiles_schedule_is_refused(work: Work) -> None:
     assert ended.code == 1 and "profiles.yml:4" in ended.err and "isn't created on a schedule" in ended.err, ended
 
 
+@pytest.mark.slow
 def test_a_dataset_takes_the_place_of_random_requests(work: Work) -> None:
     work.write("dataset: d.jsonl\n")
     path = work.dstack.terminal.cwd / "qwen.dstack.yml"
@@ -220,6 +224,7 @@ def test_a_dataset_takes_the_place_of_random_requests(work: Work) -> None:
     assert len(own) == 16 and {body["max_tokens"] for body in own} == {3}
 
 
+@pytest.mark.slow
 def test_a_service_that_ends_is_a_trial_with_the_end_of_its_log(work: Work) -> None:
     work.scripted.answers = [answer(FIRST), answer(SECOND)]
     before_submission(work, lambda name: name.endswith("-1") and work.cloud.unfit.update({name: "exited with 1"}))
@@ -231,6 +236,7 @@ def test_a_service_that_ends_is_a_trial_with_the_end_of_its_log(work: Work) -> N
     assert "CUDA error: out of memory" in work.scripted.prompts()[1], "the next one is told"
 
 
+@pytest.mark.slow
 def test_one_that_never_starts_is_given_up_and_stopped(work: Work) -> None:
     before_submission(work, work.cloud.waiting.add)
     work.write("max_duration: 2m\n", trials="4")
@@ -243,6 +249,7 @@ def test_one_that_never_starts_is_given_up_and_stopped(work: Work) -> None:
     assert work.cloud.active() == [] and 3 * 120 <= work.clock.now - NOW <= 3 * 140
 
 
+@pytest.mark.slow
 def test_limits_are_kept(work: Work) -> None:
     def behave(name: str) -> None:
         work.scripted.services[name] = Service(context=2000) if name.endswith("-1") else Service(refusals=3)
@@ -257,6 +264,7 @@ def test_limits_are_kept(work: Work) -> None:
     assert "no trial that keeps to all limits" in work("preset", "export", "qwen", "-f", "x.yml").err
 
 
+@pytest.mark.slow
 def test_a_bad_answer_is_corrected_and_costs_no_machine(work: Work) -> None:
     work.scripted.answers = ["no idea", answer(privileged=True), answer(FIRST), answer(SECOND)]
     assert work(*APPLY).code == 0
@@ -285,6 +293,7 @@ def test_a_proposal_without_a_machine_isnt_started(work: Work) -> None:
     assert "has no H100" in work.scripted.prompts()[1] and "ask for an A100" in work.scripted.prompts()[1]
 
 
+@pytest.mark.slow
 def test_one_that_may_wait_for_a_machine_is_started(work: Work) -> None:
     work.write("retry: true\n")
     work.plane.answers["/runs/get_plan"] = lambda body: {
@@ -293,6 +302,7 @@ def test_one_that_may_wait_for_a_machine_is_started(work: Work) -> None:
     assert work(*APPLY).code == 0 and len(work.cloud.specs) == 2
 
 
+@pytest.mark.slow
 def test_earlier_presets_and_the_prompt_are_told(work: Work) -> None:
     assert work(*APPLY, "--trials", "1").code == 0
     first = work.preset()["id"]
@@ -327,6 +337,7 @@ def test_the_best_one_can_be_exported_and_applied(work: Work) -> None:
     assert work.preset()["service"]["resources"] == {"gpu": "A100:80GB:1"}
 
 
+@pytest.mark.slow
 def test_the_best_one_is_kept_if_asked(work: Work) -> None:
     ended = work(*APPLY, "--keep-service")
     assert ended.code == 0 and work.cloud.active() == ["qwen"], ended
@@ -336,6 +347,7 @@ def test_the_best_one_is_kept_if_asked(work: Work) -> None:
     assert work.cloud.active() == ["qwen"], "it is the user's now"
 
 
+@pytest.mark.slow
 def test_a_run_of_the_users_with_the_presets_name_is_left_alone(work: Work) -> None:
     work.cloud.runs["qwen"] = "running"
     ended = work(*APPLY, "--keep-service")
@@ -382,6 +394,7 @@ def test_what_a_language_model_writes_can_be_stored_shown_and_exported(work: Wor
     assert found["env"] == ["LEVEL=3", "MODE=fast"], "in either form"
 
 
+@pytest.mark.slow
 def test_one_that_cant_be_kept_is_stopped(work: Work) -> None:
     work.cloud.unfit["qwen"] = "out of memory"
     ended = work(*APPLY, "--keep-service")
@@ -389,6 +402,7 @@ def test_one_that_cant_be_kept_is_stopped(work: Work) -> None:
     assert "qwen isn't left running: it failed: out of memory" in ended.out
 
 
+@pytest.mark.slow
 def test_the_language_models_silence_ends_the_search_with_what_there_is(work: Work) -> None:
     work.scripted.answers = [answer(FIRST), (401, {"error": {"message": "your key has expired"}})]
     ended = work(*APPLY)
@@ -458,6 +472,7 @@ def test_a_stop_ends_a_trial_at_once_and_its_run(work: Work) -> None:
     assert work.cloud.active() == [] and len(work.cloud.stopped) == 1 and not work.folder().is_requested(STOP)
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_left_is_stopped_when_it_goes_on(work: Work) -> None:
     work.working = False
     assert work(*APPLY).code == 1, "interrupted"
@@ -522,6 +537,7 @@ def test_a_resumed_one_needs_the_variables_again(work: Work) -> None:
     assert ended.code == 1 and "The variable HF_TOKEN has no value" in ended.out, ended
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_for_a_while_loses_no_run(work: Work) -> None:
     """Neither while a service is awaited, nor while it is to stop."""
     count = {"get": 0}

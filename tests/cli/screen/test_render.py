@@ -89,6 +89,7 @@ def test_whatever_the_cells_nothing_is_lost(rows: list[tuple[str, str, str]], wi
 
 
 @given(st.lists(st.tuples(cells, cells, cells), max_size=5), st.integers(30, 200))
+@pytest.mark.slow
 def test_it_fits_the_screen(rows: list[tuple[str, str, str]], width: int) -> None:
     found = Table(("ONE", "TWO", "THREE"))
     for row in rows:

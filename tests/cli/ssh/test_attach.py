@@ -354,6 +354,7 @@ def test_an_attached_apply_forwards_ports_beside_the_log(task: Dstack) -> None:
     assert ssh.tunnels[0].ended
 
 
+@pytest.mark.slow
 def test_an_apply_without_a_connection_shows_the_log_all_the_same(task: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get"] = steps(*[running(ports=[(8471, 8571, "a")])] * 99, finished())
     clock = Clock()

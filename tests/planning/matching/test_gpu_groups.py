@@ -81,6 +81,7 @@ CHOICES = st.tuples(
 
 
 @given(st.lists(st.lists(CHOICES, max_size=12), min_size=1, max_size=3), st.sampled_from((None, 2.0)))
+@pytest.mark.slow
 def test_a_book_groups_as_if_each_offer_were_added(accounts: list[list[Any]], most: float | None) -> None:
     found = [
         [

@@ -212,6 +212,7 @@ requested = st.tuples(
 
 
 @given(st.lists(made, max_size=30), st.lists(requested, min_size=1, max_size=4))
+@pytest.mark.slow
 def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], queries: list[Query]) -> None:
     book = OfferBook(offers)
     for query in queries:
@@ -248,6 +249,7 @@ def test_the_fewest_blocks_are_found_without_trying_each(
 
 
 @given(st.lists(made, max_size=20), resources, some(2, 4, "auto"), some(None, "8..", "12"))
+@pytest.mark.slow
 def test_machines_that_are_cut_are_found_by_a_share_and_by_the_whole(
     offers: list[Offer], wanted: ResourcesSpec, blocks: Any, machine_cpus: str | None
 ) -> None:

@@ -118,6 +118,7 @@ REPORTS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.integers(1, 4), max_size=3), st.booleans(), st.lists(REPORTS, max_size=8))
+@pytest.mark.slow
 def test_ready_comes_once_and_stays_and_no_streak_passes_its_end(
     needed: list[int], unwatched: bool, reports: list[dict[str, Any]]
 ) -> None:

@@ -357,6 +357,7 @@ FINAL = (RunStatus.done, RunStatus.failed, RunStatus.terminated)
 
 @settings(max_examples=many(300), deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.lists(step, max_size=60))
+@pytest.mark.slow
 def test_any_history_is_safe_and_comes_to_an_end(
     replicas: int, nodes: int, all_events: bool, steps: list[tuple[str, int, int]]
 ) -> None:

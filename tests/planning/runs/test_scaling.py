@@ -341,6 +341,7 @@ def played(spec: ScalingSpec, bounds: tuple[int, int], series: list[tuple[int, i
 
 @settings(max_examples=many(300), deadline=None)
 @given(specs, bounds_, loads)
+@pytest.mark.slow
 def test_its_promises_hold_for_any_traffic(spec: Any, bounds: tuple[int, int], series: Any) -> None:
     """Within the bounds; no change before its delay but from zero and for a sudden rise; to zero only after a window
     of nothing; and while something waits, there is a time to look again."""

@@ -148,6 +148,7 @@ class TestGroupsThatGo:
         assert [job.replica_group for job in small.serving(run)] == ["b", "b"]
         assert {job.replica_group for job in small.live(run)} == {"b"}
 
+    @pytest.mark.slow
     def test_one_place_more_is_enough(self) -> None:
         small = world(hosts=3)
         run = begun(small, groups=[OLD])

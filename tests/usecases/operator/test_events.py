@@ -157,6 +157,7 @@ def test_more_than_a_page_of_the_store() -> None:
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.slow
 def test_events_that_share_records_are_listed_and_paged_one_by_one(seed: int, limit: int, ascending: bool) -> None:
     """However commits overlap in time: nothing is left out, shown twice or out of order."""
     rng = random.Random(seed)
