@@ -125,6 +125,7 @@ JOIN = {"id": "1", "created_at": "2026-11-21T04:00:00Z", "expires_at": "2026-11-
 GROUPED = {"name": "T4", "memory_mib": 16384, "count": {"min": 1, "max": 2}, "price": {"min": 0.2, "max": 0.4}}
 EVENT = {"id": "1", "recorded_at": "2026-11-21T04:00:00Z", "message": "done", "targets": []}
 TASK = "type: task\nname: train\ncommands: [echo, '${{ run.args }}']\nports: [8471]\n"
+PROFILES = "profiles: [{name: cheap, max_price: 1}, {name: usual, default: true, max_price: 3}]\n"
 OTHER = "type: task\nname: other\ncommands: [ls]\n"
 USAGE = {
     "server_version": "0.22.5",
@@ -443,9 +444,7 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
         (work / ".dstack.yml").write_text(TASK)
         (work / "other.yml").write_text(OTHER)
         (work / "repo.yml").write_text(OTHER + "repos: [.]\n")
-        (work / ".dstack" / "profiles.yml").write_text(
-            "profiles: [{name: cheap, max_price: 1}, {name: usual, default: true, max_price: 3}]\n"
-        )
+        (work / ".dstack" / "profiles.yml").write_text(PROFILES)
         if "preset" in line.command:
             (work / "preset.yml").write_text(PRESET % "http://127.0.0.1:1")
             fill(home)
