@@ -3,6 +3,7 @@
 Each step checks what exists and does only what is missing. So after a failure or a lost connection, the same command
 continues where it stopped. It keeps no state of its own: CloudFormation knows what is deployed.
 
+0. A stage whose records are of a newer release is refused.
 1. The stack `dstack-<stage>-data`: what must outlive everything else. This command never deletes it.
 2. The install's keys, in Parameter Store. They are created once; CloudFormation and its templates never see them.
 3. The functions' code and the agent program, which are uploaded unless they are there already.
@@ -28,10 +29,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chalicelib.agent.program.build import build as agent
-from chalicelib.errors import Refused
+from chalicelib.errors import DataTooNew, Refused
+from chalicelib.runtime.backup import program
 from chalicelib.runtime.root import install_id
 from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
+from chalicelib.store.dynamo import DynamoStore
+from chalicelib.store.port import Store
+from chalicelib.store.record_form import FORM, announce_form, form_of
 from chalicelib.usecases.agents.downloads import publish
 from chalicelib.usecases.operator.first_start import first_start
 from infra import account, alarms, artefacts, carriers, command, installed, spending, stateful, tagging, uploads, vpc
@@ -73,9 +78,11 @@ class Deployment:
     python: str = artefacts.PYTHON
     poll: float = 2.0
     clients: Callable[[str], Any] = client
+    store: Callable[[str], Store] = lambda table: DynamoStore(table, endpoint=emulator())
 
     def run(self) -> None:
         self._refuse_beside_chalice()
+        self._refuse_newer_records(self._stack(account.DATA))
         with packer(self.stage, installed.variables()) as packed:
             built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), self.python, say=self.say))
             self._show(built.values())
@@ -89,6 +96,8 @@ class Deployment:
     ) -> None:
         """`program`: the agent. `template_of`: the stateless template."""
         data, main = self._stack(account.DATA), self._stack("")
+        data.settle()
+        self._refuse_newer_records(data)  # again: somebody else may have upgraded it meanwhile
         before = main.parameters()
         self.tags = tagging.merged(main.tags(), self.tags)
         given = {name: value for name, value in self.parameters.items() if name not in spending.parameters()}
@@ -105,6 +114,7 @@ class Deployment:
         template = json.dumps(self._timed("template", lambda: template_of(chosen)), sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
         self._timed("stack", lambda: self._bring_up(main, given, TemplateURL=url))
+        announce_form(self.store(data.physical("Table")))  # now, because until now functions of both releases worked
         self._timed("alarm", lambda: self._set_alarm(before))
         self._timed("offers", self._ask_for_offers)
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)
@@ -121,6 +131,20 @@ class Deployment:
                 f"The stage {self.stage} has functions that `chalice deploy` made.",
                 hint=f"Run `chalice delete --stage {self.stage}` where that was run, then this command again: "
                 "they hold no data.",
+            )
+
+    def _refuse_newer_records(self, data: Stack) -> None:
+        """Raises DataTooNew. A stage that says nothing about its records is older than this."""
+        if course(data.status()) != "change":
+            return
+        found = form_of(self.store(data.physical("Table")))
+        if found > FORM:
+            raise DataTooNew(
+                f"The stage {self.stage} is of a newer release: the form of its records is {found}, and this one "
+                f"({program()}) knows up to {FORM}. Nothing was changed.",
+                hint="Deploy the newer release again. The way back: in the newer clone, "
+                f"`python -m infra.restore {self.stage} --at` a moment before the upgrade, and then this command, "
+                "within the hour for which the stage only looks.",
             )
 
     def _stack(self, suffix: str) -> Stack:

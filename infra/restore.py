@@ -74,12 +74,12 @@ def main(argv: list[str] | None = None) -> int:
     return command.run(parser.parse_args(argv), restore)
 
 
-def restore(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> RestoreReport:
+def restore(given: argparse.Namespace, say: command.Say, agree: command.Agree, aws: Aws | None = None) -> RestoreReport:
     at = moment(given.at)
     account.here(given.region, given.profile)
     with explained("read the stage's settings"):
         table = installed.settings(given.stage).table
-    return bring_back(given.stage, table, at, Aws(poll=given.poll), say, agree)
+    return bring_back(given.stage, table, at, aws or Aws(poll=given.poll), say, agree)
 
 
 def bring_back(stage: str, table: str, at: datetime, aws: Aws, say: command.Say, agree: command.Agree) -> RestoreReport:

@@ -27,6 +27,7 @@ from chalicelib.engine.ports import Clock
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change, Check, Put, Record, Store
+from chalicelib.store.record_form import FORM
 from chalicelib.store.seal import Sealer
 
 BATCH = 500  # records a page
@@ -37,7 +38,7 @@ PATIENCE: Micros = 30 * SECOND  # after which a step begins no further page
 class UpgradeProgress(Noun):
     """The progress of the upgrade through the table."""
 
-    form: ClassVar[int] = 2  # increased whenever there is something new to upgrade
+    form: ClassVar[int] = FORM
 
     after: tuple[str, str] | None = None  # the key of the last record that was read
     done: bool = False

@@ -21,7 +21,7 @@ from chalicelib.api.routes import ROUTES
 from chalicelib.api.scim import PREFIX as SCIM
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1.preferences import BILLED, reading, settled, wait_of
-from chalicelib.errors import Moved, NotDeployed
+from chalicelib.errors import DataTooNew, Moved, NotDeployed
 from chalicelib.usecases.context import Plane
 
 _QUERY = "multiValueQueryStringParameters"
@@ -131,7 +131,7 @@ def _response(
 ) -> Response:
     try:
         here = plane()
-    except (NotDeployed, Moved) as error:
+    except (NotDeployed, Moved, DataTooNew) as error:
         return _encoded(dispatch.failure(error, head.route.path, head.route.path))
     return _encoded(dispatch.respond(here, head) if respond is None else respond(here))
 

@@ -63,10 +63,13 @@ class Root:
 
     def fence(self) -> Fence | None:
         """Why this control plane doesn't decide; None if it does. Functions ask this, each process until it decides:
-        whoever moves a control plane away replaces all processes, and waits for the last one (`migration/stage.py`)."""
+        whoever moves a control plane away replaces all processes, and waits for the last one (`migration/stage.py`).
+        Raises DataTooNew for functions of an earlier release than that of the records."""
         if not self._decides:
             from chalicelib.store.fences import fence_of
+            from chalicelib.store.record_form import check_form
 
+            check_form(self.ports.store, "Deploy the newer version again: docs/operate/upgrade.md has the way back.")
             found = fence_of(self.ports.store)
             if found is not None:
                 self._arrived = found.arrived

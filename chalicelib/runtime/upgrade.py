@@ -7,7 +7,6 @@ what it doesn't know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from chalicelib.runtime.backup import DATABASE, back_up, program
 from chalicelib.runtime.drill import Drilled, drill
 from chalicelib.store import nouns
 from chalicelib.store.backups import Backups, Moment
-from chalicelib.store.listing import all_of
 from chalicelib.store.port import Store
+from chalicelib.store.record_form import FORM, form_of, newest_form
 from chalicelib.store.sqlite import SCHEMA, WAY_BACK
 from chalicelib.store.sqlite_snapshot import SqliteSnapshot, checked_format
 
@@ -34,15 +33,14 @@ class Upgrade:
 
 def check_records(store: Store) -> None:
     """Raises DataTooNew for records that a newer release has written anew."""
-    _check([record.key for record in all_of(store, "main", keys.renewal(0).pk)])
+    _check(form_of(store))
 
 
-def _check(renewals: Iterable[keys.Key]) -> None:
-    newest = max((int(key.sk) for key in renewals), default=0)
-    if newest > UpgradeProgress.form:
+def _check(newest: int) -> None:
+    if newest > FORM:
         raise DataTooNew(
             f"The records here are of a newer version of this program: their form is {newest}, this version "
-            f"({program()}) knows up to {UpgradeProgress.form}.",
+            f"({program()}) knows up to {FORM}.",
             hint=WAY_BACK,
         )
 
@@ -60,7 +58,7 @@ def changes_of(folder: Path) -> list[str]:
         changes.append(f"plane.db is rewritten from format {found} to {SCHEMA}")
     with SqliteSnapshot(folder / DATABASE) as snapshot:
         renewals = {r.key: r for r in snapshot.records() if r.key.pk == keys.renewal(0).pk}
-    _check(renewals)
+    _check(newest_form(renewals))
     at = renewals.get(keys.renewal(UpgradeProgress.form))
     if at is None or not nouns.read(UpgradeProgress, at).done:
         changes.append(f"records are brought to form {UpgradeProgress.form}, a few at a time while the server runs")

@@ -22,22 +22,27 @@ from chalicelib.backends.registry import CLOUDS
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain import keys
 from chalicelib.domain.ids import server_mark
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
-from chalicelib.errors import Bug, Transient
+from chalicelib.errors import Bug, DataTooNew, Transient
 from chalicelib.runtime import telemetry
+from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.lambda_ import WakeUps
 from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
+from chalicelib.store.port import Put, Record
+from chalicelib.store.record_form import FORM, announce_form
+from chalicelib.usecases.context import Plane
 from chalicelib.usecases.operator.first_start import first_start
 from functions import agent_sync, erase_unused, provider, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_runs import finish
-from tests.harness.lambda_host import scheduled_event, url_event
+from tests.harness.lambda_host import api_event, scheduled_event, url_event
 from tests.hosts.private_key import PRIVATE
 from tests.usecases.cluster import FACTS as HOST
 from tests.world.plane import World
@@ -253,3 +258,21 @@ def test_failures_are_raised_for_lambda_and_counted_for_the_operator(stack: Stac
         provider.handler({"effect": "Nonsense"}, None, root)
     reap_idle.handler(scheduled_event("reap"), None, root)
     assert counted == {telemetry.EFFECTS_FAILED: 1, telemetry.UNITS_FAILED: 0}
+
+
+def test_functions_of_an_earlier_release_than_the_records_refuse_them(stack: Stack) -> None:
+    ports = stack.root.ports
+    announce_form(ports.store)
+    assert Root(ports).fence() is None
+    ports.store.commit([Put(Record(keys.renewal(FORM + 1), 1, b"{}"), expect=0)])
+
+    def plane() -> Plane:
+        root = Root(ports)  # of a new process, as `lambda_.root` makes it
+        root.check_fence()
+        return root.plane
+
+    headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+    answer = ControlPlane(plane)(api_event("POST", "/api/runs/list", "", headers, b"{}", binary=()), None)
+    assert answer["statusCode"] == 400 and "newer version of this program" in answer["body"]
+    with pytest.raises(DataTooNew, match="way back"):
+        agent_sync.handler(url_event("POST", "/agent/sync", "", headers, b"{}"), None, Root(ports))

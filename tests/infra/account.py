@@ -17,6 +17,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from chalicelib.store.memory import MemoryStore
+
 BUCKET = "dstack-dev-1-here"
 POLLS = 3  # until what CloudFormation is at has ended
 LIMIT = 400  # executions at once
@@ -48,6 +50,7 @@ class Account:
     functions: set[str] = field(default_factory=set)
     reserved: dict[str, int] = field(default_factory=dict)  # executions, by function
     items: list[Any] = field(default_factory=list)  # of the table
+    records: MemoryStore = field(default_factory=MemoryStore)  # of the table, as our store reads them
     invoked: list[str] = field(default_factory=list)
     old: set[str] = field(default_factory=set)  # objects that were put long ago
     bucket: str = BUCKET

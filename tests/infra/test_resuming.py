@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chalicelib.errors import DstackError, Refused
+from chalicelib.domain import keys
+from chalicelib.errors import DataTooNew, DstackError, Refused
+from chalicelib.store.memory import MemoryStore
+from chalicelib.store.port import Delete, Put, Record
+from chalicelib.store.record_form import FORM, check_form, form_of
 from infra import command
 from infra.account import AwsAccount
 from infra.artefacts import Artefact
@@ -48,11 +53,13 @@ class Deployer:
             dict(self.tags),
             poll=0,
             clients=self.account,
+            store=lambda table: self.account.records,
             deployer=self,
         )
         code = self.folder / f"{release}.zip"
         code.write_text(release)
         one._refuse_beside_chalice()
+        one._refuse_newer_records(one._stack("-data"))
         one.make({"clouds": Artefact("clouds", code, release, 1, 1)}, b"agent", self.template)
         return report
 
@@ -128,6 +135,37 @@ def test_whichever_call_is_cut_off_the_next_run_finishes(tmp_path: Path, upgrade
             "no key is made anew"
         )
         assert deployer.run(release).changes == [], "nothing is left to do"
+
+
+def test_an_earlier_release_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    account = deployer.account
+    assert form_of(account.records) == FORM, "a release after this one knows what it finds"
+    check_form(account.records, "")
+    newer = Record(keys.renewal(FORM + 1), 1, b"{}")
+    account.records.commit([Put(newer, expect=0)])
+    stacks, objects, account.calls = templates(account), dict(account.objects), []
+    with pytest.raises(DataTooNew, match=f"form of its records is {FORM + 1}, .* knows up to {FORM}") as refused:
+        deployer.run("0")
+    assert "python -m infra.restore dev --at" in refused.value.hint
+    assert (templates(account), account.objects, account.changes) == (stacks, objects, {})
+    assert all(call.partition(".")[2].startswith(("get_", "describe_")) for call in account.calls), account.calls
+    account.records.commit([Delete(newer.key)])  # as `infra.restore` does for a moment before the upgrade
+    deployer.run("0")
+    check_complete(account, "0")
+
+
+def templates(account: Account) -> Any:
+    return {name: deepcopy((stack.status, stack.template, stack.parameters)) for name, stack in account.stacks.items()}
+
+
+def test_a_stage_from_before_forms_is_upgraded(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    deployer.account.records = MemoryStore()
+    deployer.run("2")
+    assert form_of(deployer.account.records) == FORM
 
 
 @pytest.mark.parametrize("fails", [DATA, MAIN])
