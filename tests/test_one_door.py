@@ -161,6 +161,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/runtime/subscribers.py",  # which of them there are
         "chalicelib/engine/stray_blobs.py",  # which blobs are erased, and how far the round has come
         "chalicelib/engine/record_upgrades.py",  # what older versions stored otherwise
+        "chalicelib/store/record_form.py",  # of which form the records are
         "chalicelib/engine/sweep.py",  # what it saw first
         "chalicelib/engine/schedule_turns.py",  # when a schedule last fired
         "chalicelib/engine/hold.py",  # what a restored server has met, and that it acts again

@@ -38,6 +38,10 @@ class RestoredHold:
     def looking(self) -> bool:
         return self.mark is not None and self.mark.looking(self._clock.now())
 
+    @property
+    def as_of(self) -> Micros:
+        return 0 if self.mark is None else self.mark.as_of
+
     def met(self, *found: Met) -> None:
         """Note these, each once."""
         with self._lock:
@@ -83,6 +87,12 @@ class EventHold:
         if self._read_at is None or (self._looks(now) and now >= self._read_at + HEARD_WITHIN):
             self._read(now)
         return self._looks(now)
+
+    @property
+    def as_of(self) -> Micros:
+        if self._read_at is None:
+            self._read(self._clock.now())
+        return 0 if self._mark is None else self._mark.as_of
 
     def met(self, *found: Met) -> None:
         """Note these, each once, before the event is answered: afterwards this process may never run again."""

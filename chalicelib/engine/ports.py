@@ -122,6 +122,10 @@ class Hold(Protocol):
     @property
     def looking(self) -> bool: ...
 
+    @property
+    def as_of(self) -> Micros:
+        """The moment of the records that came back: what happened before was announced already. 0: none did."""
+
     def met(self, *found: Met) -> None:
         """Note what isn't as the records say."""
 
@@ -130,6 +134,7 @@ class NoHold:
     """`Hold` of a server that acts."""
 
     looking = False
+    as_of: Micros = 0
 
     def met(self, *found: Met) -> None:
         """Do nothing."""

@@ -251,7 +251,8 @@ class Root:
         fence = self.fence()
         if fence is not None and fence.state is not FenceState.moved:
             return []
-        return publish(Documents(self.ports.store), self.ports.bus, records, since=self._arrived)
+        since = max(self._arrived, self.ports.hold.as_of)
+        return publish(Documents(self.ports.store), self.ports.bus, records, since)
 
     def report_dead_letters(self) -> int:
         """Report the events that Lambda gave up. Returns their number."""

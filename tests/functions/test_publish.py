@@ -13,6 +13,9 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.fences import Fence, FenceState
+from chalicelib.domain.instants import HOUR
+from chalicelib.domain.restorations import Restoration
+from chalicelib.engine.hold import EventHold
 from chalicelib.errors import NotDeployed
 from chalicelib.runtime.lambda_ import DETAIL_TYPE, ENTRIES, SOURCE, EventBus
 from chalicelib.runtime.root import Root
@@ -161,6 +164,21 @@ def test_what_a_migration_brings_was_announced_where_it_happened(stack: Stack) -
     save(store, active.with_(state=FenceState.moved))
     publish.handler(batch(everything), None, with_bus(stack, events))
     assert events.ids == [*new, *new], "what happened here is announced, though it is elsewhere now"
+
+
+def test_what_a_restored_moment_brings_back_was_announced_before(stack: Stack) -> None:
+    stack.submit_run()
+    found, store, clock = history(stack), stack.root.ports.store, stack.rig.world.clock
+    clock.pass_(1)
+    now = clock.now()
+    stack.rig.world.save(Restoration(as_of=now, at=now + HOUR, looks_until=now + HOUR))  # acts again since
+    submit(stack.rig, task("later"))
+    everything, events = history(stack), Events()
+    root = with_bus(stack, events)
+    root = Root(replace(root.ports, hold=EventHold(store, clock)))
+    publish.handler(batch(everything), None, root)
+    new = [event.id for record in everything[len(found) :] for event in events_in(record)]
+    assert new and events.ids == new
 
 
 def test_without_a_bus_it_says_how_to_have_one(stack: Stack) -> None:

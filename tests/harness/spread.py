@@ -26,6 +26,7 @@ TOGETHER = {
     "tests/scenarios/test_scenarios_real.py": "emulator",
     "tests/functions/test_books_real.py": "emulator",
     "tests/functions/test_erase_real.py": "emulator",
+    "tests/functions/test_releases_real.py": "emulator",
     "tests/functions/test_uploads_real.py": "emulator",
     "tests/runtime/test_migrate_page_real.py": "emulator",
     "tests/api/v1/test_resources_real.py": "emulator",
