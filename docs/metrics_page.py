@@ -29,8 +29,10 @@ Names and labels that the genuine server has are the same. Labels of instances: 
 `dstack_backend`, `dstack_gpu`. Of jobs: `dstack_project_name`, `dstack_user_name`, `dstack_run_name`,
 `dstack_run_id`, `dstack_job_name`, `dstack_job_id`, `dstack_job_num`, `dstack_replica_num`, `dstack_run_type`,
 `dstack_backend`, `dstack_gpu`, and of one GPU `dstack_gpu_num`. Runs have the project and the user, or the status;
-queues have the project. Tokens have the project, the run, its model and the door that counted them. Effects have
-`effect` and `outcome`.
+queues have the project. Tokens have the project, the run, its model and the door that counted them; the times of
+services' answers have the same but for the model, and count what
+[the guide says](../guides/services.md#how-fast-it-answers). A door counts anew once a service had no request for a few
+minutes. Effects have `effect` and `outcome`.
 
 A scrape reads the records of all listed runs. In AWS that is billed, and the engine's figures aren't here but in
 CloudWatch.

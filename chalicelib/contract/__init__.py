@@ -332,6 +332,7 @@ from chalicelib.contract.v1.runs import (
 from chalicelib.contract.v1.services import (
     V1Replica as V1Replica,
     V1ReplicaGroup as V1ReplicaGroup,
+    V1Percentiles as V1Percentiles,
     V1Requests as V1Requests,
     V1ScalingRule as V1ScalingRule,
     V1ServedModel as V1ServedModel,

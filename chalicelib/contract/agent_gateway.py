@@ -103,6 +103,23 @@ class TrafficBucket(TypedDict):
     """Requests in progress, on average."""
 
 
+class AnswersStep(TypedDict):
+    """How long the answers of thirty seconds took, as histograms with the bounds of `domain/latencies.py`, without the
+    zeros at their ends."""
+
+    at: int
+    first_byte: list[int]
+    whole: list[int]
+
+
+class Durations(TypedDict):
+    """How long all answers took since nginx was started."""
+
+    histogram: list[int]
+    seconds: float
+    """In total."""
+
+
 class TrafficReport(TypedDict):
     run_id: str
     at: int
@@ -112,6 +129,10 @@ class TrafficReport(TypedDict):
     waits_since: int | None
     """Read by planes of earlier releases only."""
     buckets: list[TrafficBucket]
+    answers: list[AnswersStep]
+    """Not from gateways of earlier releases, as the next two. Planes of earlier releases drop them."""
+    first_byte: Durations
+    whole: Durations
     let_go: list[str]
     """Draining jobs that have no request in progress."""
 

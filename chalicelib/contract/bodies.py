@@ -435,6 +435,10 @@ class SetDomainBody(TypedDict):
     wildcard_domain: NotRequired[str | None]
 
 
+class GetServiceBody(TypedDict):
+    run_name: str
+
+
 class CreateTokenBody(TypedDict):
     run_name: NotRequired[str | None]
     expires_in: NotRequired[int]

@@ -25,6 +25,7 @@ from chalicelib.contract.runs import Run
 from chalicelib.contract.server import ServerCost, ServerSlo, ServerUsage
 from chalicelib.contract.specs import RequiredResources
 from chalicelib.contract.users import AccessToken, PublicKey, ScimToken, User
+from chalicelib.contract.v1.services import V1Service
 from chalicelib.contract.volumes import Volume
 
 
@@ -360,6 +361,7 @@ PRINTED: Mapping[str, Any] = MappingProxyType(
         "server info": ServerInfoDocument,
         "server info --cost": ServerCostDocument,
         "server slo": ServerSloDocument,
+        "service get": V1Service,
         "token create": TokenCreate,
         "token list": TokenList,
         "user create": UserCreate,

@@ -20,15 +20,16 @@ BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0) 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many values are at most as large as each of `BOUNDS`, their number, and their sum."""
+    """How many values are at most as large as each of the bounds, their number, and their sum."""
 
     below: tuple[int, ...] = (0,) * len(BOUNDS)
     number: int = 0
     total: float = 0.0
+    bounds: tuple[float, ...] = BOUNDS
 
     def with_value(self, value: float) -> Histogram:
-        below = tuple(known + (value <= bound) for known, bound in zip(self.below, BOUNDS, strict=True))
-        return Histogram(below, self.number + 1, self.total + value)
+        below = tuple(known + (value <= bound) for known, bound in zip(self.below, self.bounds, strict=True))
+        return Histogram(below, self.number + 1, self.total + value, self.bounds)
 
 
 class Counters:

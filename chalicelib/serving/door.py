@@ -22,6 +22,7 @@ from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.serving import cross_origin, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
 from chalicelib.serving.access import ServiceAccess, bearer
+from chalicelib.serving.answer_times import AnswerTimes
 from chalicelib.serving.balancer import ATTEMPTS, MOST_RETAINED, REPEATABLE, Balancer
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import CONNECT_BRIEFLY, CONNECT_SECONDS, Body, Exchange, Room
@@ -289,6 +290,8 @@ class Door:
         tail = Tail() if service.model is not None else None
         if tail is not None:
             exchange.observers.append(tail)
+        times = AnswerTimes(self._counts, service.run_id, self._now)
+        exchange.observers.append(times)
         self._busy += 1
         self._counts.begins(service.run_id, self._now())
         try:
@@ -301,7 +304,9 @@ class Door:
             self._busy -= 1
             if tail is not None and (tokens := tail.tokens()) is not None:
                 self._counts.add_tokens(service.run_id, tokens)
-            self._counts.ends(service.run_id, self._now())
+            now = self._now()
+            times.ends(now)
+            self._counts.ends(service.run_id, now)
 
     def _limit(self, service: Served, path: bytes, exchange: Exchange) -> None:
         if not service.rate_limits:

@@ -1,8 +1,8 @@
 """The traffic of a door's services, counted in buckets of ten seconds; autoscaling is based on it.
 
-A request counts if a replica got it or should have; while it is held or under way, the service is busy. A service is
-reported periodically while it is busy and once more when it becomes quiet; it is reported at once when a request begins
-to wait, and when a draining replica has no requests left.
+A request counts if a replica got it or should have; while it is held or under way, the service is busy. How long it
+took counts if a replica answered it. A service is reported periodically while it is busy and once more when it becomes
+quiet; it is reported at once when a request begins to wait, and when a draining replica has no requests left.
 """
 
 from __future__ import annotations
@@ -12,9 +12,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.services import BUCKET, HISTORY, Bucket, Traffic
+from chalicelib.domain.latencies import CELLS, cell_of, trimmed
+from chalicelib.domain.services import BUCKET, HISTORY, STEP, Answers, Bucket, Durations, Traffic
 from chalicelib.domain.serving import Served
 from chalicelib.serving.token_usage import Tokens
+
+
+@dataclass
+class Spread:
+    """Requests by how long they took."""
+
+    cells: list[int] = field(default_factory=lambda: [0] * CELLS)
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.cells[cell_of(seconds)] += 1
+        self.seconds += seconds
+
+    def durations(self) -> Durations:
+        return Durations(histogram=trimmed(self.cells), seconds=round(self.seconds, 3))
+
+
+@dataclass
+class Step:
+    """The answers of half a minute."""
+
+    at: Micros
+    first_byte: Spread = field(default_factory=Spread)
+    whole: Spread = field(default_factory=Spread)
+
+    def answers(self) -> Answers:
+        first_byte, whole = trimmed(self.first_byte.cells), trimmed(self.whole.cells)
+        return Answers(at=self.at, first_byte=first_byte, whole=whole)
 
 
 @dataclass
@@ -31,6 +60,9 @@ class Tally:
     completion_tokens: int = 0
     draining: frozenset[str] = frozenset()
     buckets: deque[Bucket] = field(default_factory=deque)
+    steps: deque[Step] = field(default_factory=deque)
+    first_byte: Spread = field(default_factory=Spread)
+    whole: Spread = field(default_factory=Spread)
 
     @property
     def busy(self) -> int:
@@ -49,6 +81,14 @@ class Tally:
         self.since = now
         while self.buckets and self.buckets[0].at <= now - HISTORY:
             self.buckets.popleft()
+        while self.steps and self.steps[0].at <= now - HISTORY:
+            self.steps.popleft()
+
+    def step(self, now: Micros) -> Step:
+        at = now - now % STEP
+        if not self.steps or self.steps[-1].at < at:
+            self.steps.append(Step(at))
+        return self.steps[-1]
 
     def so_far(self) -> Bucket | None:
         """The current bucket, up to now."""
@@ -92,6 +132,18 @@ class Counts:
 
     def ends(self, run_id: str, now: Micros) -> None:
         self._of(run_id, now).under_way -= 1
+
+    def first_byte(self, run_id: str, seconds: float, now: Micros) -> None:
+        """The body of a replica's answer begins, so long after the request was let in."""
+        tally = self._of(run_id, now)
+        for spread in (tally.first_byte, tally.step(now).first_byte):
+            spread.add(seconds)
+
+    def whole(self, run_id: str, seconds: float, now: Micros) -> None:
+        """A replica's answer is over."""
+        tally = self._of(run_id, now)
+        for spread in (tally.whole, tally.step(now).whole):
+            spread.add(seconds)
 
     def add_tokens(self, run_id: str, tokens: Tokens) -> None:
         """Add the tokens of a response."""
@@ -152,7 +204,8 @@ class Counts:
             tally.pass_to(now)
             self._urgent.discard(tally.run_id)
             reports.append(self._traffic_of(tally, under_way, now))
-            if not tally.busy and not tally.buckets and not tally.requests and not tally.draining:
+            recent = tally.buckets or tally.requests or tally.steps
+            if not tally.busy and not recent and not tally.draining:
                 del self._tallies[tally.run_id]
         return reports
 
@@ -165,6 +218,9 @@ class Counts:
             quiet=not tally.busy,
             held=tally.held,
             buckets=(*tally.buckets, *([current] if current is not None else [])),
+            answers=tuple(step.answers() for step in tally.steps),
+            first_byte=tally.first_byte.durations(),
+            whole=tally.whole.durations(),
             prompt_tokens=tally.prompt_tokens,
             completion_tokens=tally.completion_tokens,
             let_go=tuple(sorted(job_id for job_id in tally.draining if not under_way.get(job_id))),

@@ -1,4 +1,4 @@
-"""`dstack service`: tokens for calling services."""
+"""`dstack service`: how a service does, and tokens for calling it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,43 @@ import typer
 
 from cli.connection import calls
 from cli.connection.session import completer, open_session
-from cli.screen.parameters import ProjectOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
+from cli.screen.render import as_json
 from cli.screen.since import seconds_of
+from cli.tables.services import groups_table, times_table, traffic_line
 
-app = new_group("Manage access to services.")
+app = new_group("Show services, and manage access to them.")
 
 
 @app.callback()
 def service() -> None:
-    """Manage access to services."""
+    """Show services, and manage access to them."""
+
+
+@command(app, "get", "dstack service get chat", "dstack service get chat --json | jq .traffic.first_byte.p95")
+def get(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
+    project: ProjectOption = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """Show a service's replicas, its requests, and how long its answers take.
+
+    Half of the answers, 95% and 99% of them came within these times in the last minute: the first byte of their bodies,
+    and all of them. Requests that waited for a replica are among them.
+    """
+    session = open_session(ctx, project)
+    found = calls.services_get(session.client, {"run_name": name})
+    if json_wanted:
+        session.terminal.print(as_json(found))
+        return
+    session.show(groups_table(found))
+    session.terminal.print()
+    session.terminal.print(traffic_line(found, session.terminal.now()))
+    if found["traffic"]["whole"] or found["traffic"]["first_byte"]:
+        session.terminal.print()
+        session.show(times_table(found["traffic"]))
 
 
 @command(

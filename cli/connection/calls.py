@@ -387,6 +387,10 @@ def services_create_token(client: Client, body: bodies.CreateTokenBody | None = 
     return client.in_project("services/create_token", body)
 
 
+def services_get(client: Client, body: bodies.GetServiceBody) -> contract.V1Service:
+    return client.in_project("services/get", body)
+
+
 def templates_list(client: Client) -> list[contract.Template]:
     return client.in_project("templates/list")
 

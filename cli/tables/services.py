@@ -1,12 +1,57 @@
-"""Texts about services: the wanted number of replicas and its reason, and the addresses for clients."""
+"""What is shown of services: their replicas and why there are as many, their traffic, and the addresses for clients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cli.screen.render import Cell, Table
+from cli.tables.cells import moment
+
 if TYPE_CHECKING:
     from chalicelib import contract
+
+
+STEP = 10  # seconds that each count of requests is about
+MINUTE = 60
+
+
+def groups_table(service: contract.V1Service) -> Table:
+    """The groups of a service's replicas."""
+    table = Table(("GROUP", "READY", "DESIRED", "BOUNDS", "WHY"), below=("WHY",))
+    for group in service["groups"]:
+        own = [replica for replica in service["replicas"] if replica["group"] == group["name"]]
+        ready = [each for each in own if each["status"] == "running" and each["ready_at"] and not each["draining_at"]]
+        fewest, most = str(group["fewest"]), str(group["most"])
+        bounds = fewest if fewest == most else f"{fewest}..{most}"
+        table.add(Cell(group["name"], "bold"), str(len(ready)), str(group["desired"]), bounds, group["why"] or "")
+    return table
+
+
+def traffic_line(service: contract.V1Service, now: float) -> str:
+    """What its doors counted in the last minute."""
+    traffic = service["traffic"]
+    if traffic["reported_at"] is None:
+        return "No request has come yet."
+    recent = [each for each in traffic["items"] if (moment(each["at"]) or 0) >= now - MINUTE - STEP]
+    rate = sum(each["requests"] for each in recent) / MINUTE
+    busy = sum(each["busy"] for each in recent) * STEP / MINUTE
+    return f"Last minute: {rate:.3g} requests a second, {busy:.3g} under way, {traffic['held']} held now."
+
+
+def times_table(traffic: contract.V1Traffic) -> Table:
+    """How long answers took in the last minute."""
+    table = Table(("ANSWER", "P50", "P95", "P99"))
+    for name, found in (("first byte", traffic["first_byte"]), ("whole", traffic["whole"])):
+        shares = (found["p50"], found["p95"], found["p99"]) if found else (None, None, None)
+        table.add(name, *map(_seconds, shares))
+    return table
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.3g} s"
 
 
 def addresses(run: contract.Run, server: str) -> list[str]:

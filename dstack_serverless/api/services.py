@@ -1,4 +1,4 @@
-"""Service tokens over HTTP.
+"""Services and their tokens over HTTP.
 
 Generated: `make docs`.
 """
@@ -11,6 +11,25 @@ from dstack_serverless.sdk.flow import UNSET, Request, given, segment
 
 if TYPE_CHECKING:
     from chalicelib import contract
+
+
+def get(
+    project_name: str,
+    *,
+    run_name: str,
+) -> Request[contract.V1Service]:
+    """A service's replicas, how many there should be and why, and its traffic.
+
+    For members of the project.
+    """
+    return Request(
+        "POST",
+        f"/api/project/{segment(project_name)}/services/get",
+        body=given(
+            run_name=run_name,
+        ),
+        safe=True,
+    )
 
 
 def create_token(

@@ -15,7 +15,7 @@ from chalicelib.api.wire.prometheus import text_of
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.objectives import DECISIONS, OBJECTIVES
 from chalicelib.domain.runs import RunStatus
-from chalicelib.domain.services import Traffic
+from chalicelib.domain.services import Durations, Traffic
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.engine.counters import Counters
 from chalicelib.engine.measures import Measures
@@ -142,6 +142,21 @@ def test_the_tokens_of_a_model_are_those_that_its_doors_have_counted(rig: Rig, m
     }  # fmt: skip
 
 
+def test_how_long_answers_took_is_a_histogram_of_each_door(rig: Rig) -> None:
+    run_id = submit(rig, service())["id"]
+    seen = Traffic(run_id=run_id, door="said", at=rig.world.clock.now())
+    report(rig.world.plane, "server", [seen])
+    assert not any("_seconds" in name and "service" in name for name in scraped(rig)), "it has answered nothing"
+    report(rig.world.plane, "server", [seen.with_(whole=Durations(histogram=(2, 0, 1), seconds=0.02))])
+    named = {"dstack_project_name": "main", "dstack_run_name": "chat", "dstack_run_id": run_id, "dstack_door": "server"}
+    name = "dstack_service_request_duration_seconds"
+    found = scraped(rig)
+    assert [number for _, number in found[f"{name}_bucket"]] == [2, 2, *[3] * 23]
+    assert [labels.pop("le") for labels, _ in found[f"{name}_bucket"]][:2] == ["0.005", "0.01"]
+    assert found[f"{name}_sum"] == [(named, 0.02)] and found[f"{name}_count"] == [(named, 3)]
+    assert all(labels == named for labels, _ in found[f"{name}_bucket"])
+
+
 def test_who_sees_what(busy: Rig) -> None:
     assert busy.call("/metrics", token=None, method="GET").status == 403
     member, stranger = busy.user("ann", ProjectRole.user), busy.user("far")
@@ -207,6 +222,7 @@ def test_the_dashboard_asks_for_what_there_is() -> None:
     queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     queries += [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
     named = {name for text in queries for name in re.findall(r"dstack_[a-z_]+", text)}
+    named = {re.sub(r"_seconds_(bucket|count)$", "_seconds", name) for name in named}  # of histograms
     labels = {f"dstack_{name}" for name in (*JOB, *INSTANCE, "status", "gpu_num")}
     assert len(queries) > 10 and named - labels and named - labels <= set(FAMILIES)
     ids = [panel["id"] for panel in board["panels"]]

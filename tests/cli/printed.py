@@ -14,14 +14,16 @@ from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus, PullProgress
 from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.services import SERVER, Answers, Bucket, Traffic
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.operator.backends import store
 from chalicelib.usecases.runs.metrics import metric_puts
 from cli.connection.config import ProjectEntry, config_path, save_projects
-from tests.api.rig import ADMIN, Rig, fleet
+from tests.api.rig import ADMIN, Rig, fleet, submit
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_joins import BY_THEMSELVES, machine_joins
 from tests.api.test_runs import finish, job_of, placed
+from tests.api.test_services import service
 from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, RecordedRequest
@@ -72,6 +74,7 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     rig.world.clock.pass_(MINUTE / 1e6)
     finish(rig, ids["done"], RunStatus.failed)
     rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
+    served(rig)
     task_file.write_text("type: task\nname: nightly\ncommands: [ls]\n" + SMALL)
     assert dstack("automation", "add", "-f", "task.yml").code == 0
     task_file.write_text("type: task\ncommands: [ls]\nenv: [A=1]\nmax_duration: 1h\nretry: true\n" + SMALL)
@@ -98,6 +101,14 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     cloud = {"type": "gateway", "name": "cloud", "backend": "aws", "region": "r", "domain": "example.com"}
     rig.ok("P/gateways/create", {"configuration": cloud})
     machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
+
+
+def served(rig: Rig) -> None:
+    """A service with answers at its door."""
+    at = rig.world.clock.now()
+    made = submit(rig, service(auth=False))
+    buckets, answers = (Bucket(at=at, requests=3),), (Answers(at=at, first_byte=(3,), whole=(0, 3)),)
+    rig.save(Traffic(run_id=made["id"], door=SERVER, at=at, buckets=buckets, answers=answers))
 
 
 FAILING = ("backend check --json", "apply -f wrong.yml -y --json")  # the first: the simulated cloud stands in for it
@@ -159,6 +170,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "server info": ["server info --json"],
         "server info --cost": ["server info --cost --json"],
         "server slo": ["server slo --json"],
+        "service get": ["service get chat --json"],
         "volume get": [f"volume get {name} --json" for name in ("data", "old", "new")],
         "volume list": ["volume list --json"],
         "error": ["apply -f wrong.yml -y --json"],

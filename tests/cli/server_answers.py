@@ -32,3 +32,26 @@ COST: dict[str, Any] = {
     ],
     "total": 0.57,
 }  # fmt: skip
+
+BUSY = "0.8 requests a second over 1 min, 0.5 for each replica"
+READY = "2026-11-21T04:00:00Z"
+SERVICE = {  # with an autoscaled group and one of a fixed number, and answers in the last minute
+    "run": "chat",
+    "groups": [
+        {"name": "large", "fewest": 1, "most": 4, "desired": 2, "why": BUSY},
+        {"name": "small", "fewest": 1, "most": 1, "desired": 1, "why": None},
+    ],
+    "replicas": [
+        {"group": group, "status": status, "ready_at": at, "draining_at": None}
+        for group, status, at in (
+            ("large", "running", READY), ("large", "pulling", None), ("small", "running", READY),
+        )
+    ],
+    "traffic": {
+        "held": 1,
+        "reported_at": "2026-11-21T05:00:00Z",
+        "items": [],
+        "first_byte": {"p50": 0.0421, "p95": 0.9, "p99": 1.25},
+        "whole": {"p50": 4.5, "p95": 31.25, "p99": 300.0},
+    },
+}  # fmt: skip

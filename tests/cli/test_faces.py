@@ -57,6 +57,7 @@ FACES = {  # command line: what it is called
     "server info": "server-info",
     "server info --cost": "server-info-cost",
     "server slo": "server-slo",
+    "service get chat": "service-get",
     "scim token list": "scim-token-list",
     "token": "token",
     "user": "user",

@@ -22,6 +22,7 @@ from tests.api.rig import ADMIN, OFFERS, Response, Rig, fleet, task
 from tests.api.test_fleets import add_instance
 from tests.api.test_joins import BY_THEMSELVES
 from tests.api.test_runs import job_of, placed
+from tests.api.test_services import service
 from tests.api.test_volumes import activate, volume
 from tests.world.keyed import config
 from tests.world.ports import Books, accounts
@@ -126,6 +127,8 @@ def runs(rig: Recorder) -> None:
     rig.ok("P/automations/add", {"spec": task("nightly", commands=["python evaluate.py"])})
     rig.ok("P/automations/list")
     rig.ok("P/services/create_token", {"expires_in": 3600})
+    rig.ok("P/runs/apply", {"plan": {"run_spec": service("chat")}, "force": False})
+    rig.ok("P/services/get", {"run_name": "chat"})
     rig.ok("P/runs/stop", {"runs_names": ["train"]})
     rig.ok("P/repos/init", {"repo_id": "mine", "repo_info": {"repo_type": "virtual"}})
     rig.ok("P/repos/get", {"repo_id": "mine"})

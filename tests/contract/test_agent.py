@@ -38,6 +38,8 @@ UP: list[tuple[type[BaseModel], Any]] = [
     (agent_gateway._Reports, gateway.TrafficReports),
     (agent_gateway._Report, gateway.TrafficReport),
     (agent_gateway._BucketBody, gateway.TrafficBucket),
+    (agent_gateway._AnswersBody, gateway.AnswersStep),
+    (agent_gateway._DurationsBody, gateway.Durations),
     (agent_gateway._Caller, gateway.RightsQuestion),
     (agent_gateway._Streams, gateway.GatewayStreams),
     (agent_gateway._Stream, gateway.GatewayStream),

@@ -348,6 +348,7 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
         "name": "seen",
         "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
     },
+    "services/get": lambda shapes, rng: {"run_name": rng.choice(("seen", "nothing", "", None))},
     "services/create_token": lambda shapes, rng: {
         "run_name": rng.choice(("seen", "nothing", "", None)),
         "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),

@@ -9,7 +9,8 @@ plain sockets, so that it can do what no HTTP library would let it do. Its paths
     /status/CODE                 an empty response with this status
     /delay?s=S                   a response after S seconds
     /bytes?n=N[&chunked=1]       N bytes
-    /stream?n=N&gap=S[&fail=K][&pace=KEY]  N events, S seconds apart or each let go by /step; it is cut at the Kth
+    /stream?n=N&gap=S[&fail=K][&pace=KEY][&late=KEY]  N events, S seconds apart or each let go by /step, as is the first
+                               one with `late`; it is cut at the Kth
     /step?key=K                  lets the stream of this pace go on by one event
     /posing                      headers that are a door's to set, and one for the next hop only
     /gzip /cookies /redirect /trailers /early-hints        what the names say
@@ -284,6 +285,10 @@ class App:
         await _read(request)
         count, gap, fail = int(request.arg("n", "10")), float(request.arg("gap", "0.02")), int(request.arg("fail", "0"))
         _events(request)
+        if late := request.arg("late"):
+            await request.writer.drain()
+            self.came[late] += 1
+            await self._pause(late, 0)
         for number in range(1, count + 1):
             if number == fail:
                 raise Cut

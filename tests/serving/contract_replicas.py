@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.latencies import merged
 from chalicelib.domain.serving import ServedModel, ServedReplica
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 from tests.harness.conformance import needs
 from tests.harness.server import until
 from tests.serving.caller import Answer, Caller
 from tests.serving.contract import Doors, Open, Spawn
-from tests.serving.contract_live import events
-from tests.serving.door import TOKEN, Door, Visitor, bearer
+from tests.serving.contract_live import events, stepwise
+from tests.serving.door import TOKEN, Door, Replica, Visitor, bearer
 
 
 class Errors(Doors):
@@ -298,6 +300,51 @@ class Counting(Doors):
         visitor.ask("/echo", headers=[bearer(TOKEN)])
         found = door.traffic(visitor.service)
         assert found is not None and sum(bucket.requests for bucket in found.buckets) == 1
+
+    def test_an_answer_is_timed_until_its_bodys_first_byte_and_until_its_last(
+        self, door: Door, visitor: Visitor, replica: Replica
+    ) -> None:
+        """Its head tells nothing: servers of models send it before they have read the prompt."""
+        late, pace = os.urandom(4).hex(), os.urandom(4).hex()
+        with visitor.connect() as caller:
+            caller.head("GET", f"/stream?n=2&late={late}&pace={pace}", visitor.host)
+            until("the head to be on its way", lambda: replica.seen()["came"].get(late))
+            assert self.timed(door, visitor) == (0, 0)
+            replica.step(late)
+            response = caller.begin()
+            assert next(events(response))
+            until("the first byte to be counted", lambda: self.timed(door, visitor) == (1, 0))
+            replica.step(pace)
+            stepwise(response, replica, pace)
+        until("the answer to be counted", lambda: self.timed(door, visitor) == (1, 1))
+        found = door.traffic(visitor.service)
+        assert found is not None and found.first_byte.seconds <= found.whole.seconds
+        for kind in ("first_byte", "whole"):
+            steps = merged(getattr(step, kind) for step in found.answers)
+            assert steps == getattr(found, kind).histogram, "as few answers are in the steps and in total"
+
+    def test_each_answer_of_a_replica_is_timed_and_no_other(self, door: Door, visitor: Visitor, open: Open) -> None:
+        visitor.ask("/echo")
+        visitor.ask("/echo", "HEAD")
+        visitor.ask("/cut?how=none")
+        until("both to be counted", lambda: self.timed(door, visitor) == (2, 2))
+        with visitor.connect() as caller:
+            caller.head("GET", "/wait?key=timed", visitor.host)
+            until("the request to be under way", lambda: not self.quiet(door, visitor))
+        until("the caller to be missed", lambda: self.quiet(door, visitor))
+        assert self.timed(door, visitor) == (2, 2), "nobody knows when it would have been answered"
+
+    @staticmethod
+    def quiet(door: Door, visitor: Visitor) -> bool:
+        found = door.traffic(visitor.service)
+        return found is not None and found.quiet
+
+    @staticmethod
+    def timed(door: Door, visitor: Visitor) -> tuple[int, int]:
+        """How many first bytes and how many whole answers were counted."""
+        found = door.traffic(visitor.service)
+        assert found is not None
+        return sum(found.first_byte.histogram), sum(found.whole.histogram)
 
     def test_what_is_under_way_is_seen(self, door: Door, visitor: Visitor) -> None:
         with visitor.connect() as caller:

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.services import BUCKET, HISTORY, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, Answers, Traffic
 from chalicelib.serving.traffic_counts import Counts
+from tests.domain.test_latencies import histogram
 from tests.serving.door import service
 from tests.serving.test_balancer import replica
 
@@ -38,6 +39,26 @@ def test_buckets_hold_what_a_list_of_all_requests_says(requests: list[tuple[int,
         assert (bucket.requests if bucket else 0) == begins
         assert abs((bucket.busy if bucket else 0) - busy) < 0.001
     assert not buckets
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 99), st.floats(0, 400)), max_size=12).map(sorted))
+def test_answers_are_counted_by_how_long_they_took_and_when_they_came(answers: list[tuple[int, float]]) -> None:
+    counts = Counts("server")
+    for at, seconds in answers:
+        counts.first_byte(RUN, seconds / 2, at * SECOND)
+        counts.whole(RUN, seconds, at * SECOND)
+    found = run_report(counts, 100 * SECOND)
+    assert found is not None or not answers
+    steps = {} if found is None else {step.at: step for step in found.answers}
+    for start in range(0, 100, 30):
+        own = [seconds for at, seconds in answers if start <= at < start + 30]
+        step = steps.pop(start * SECOND, Answers(at=0))
+        assert step.whole == histogram(own) and step.first_byte == histogram([each / 2 for each in own])
+    assert not steps
+    if found is not None:
+        assert found.whole.histogram == histogram([seconds for _, seconds in answers])
+        assert abs(found.whole.seconds - sum(seconds for _, seconds in answers)) < 0.01
 
 
 def test_the_bucket_that_is_open_is_told_as_far_as_it_goes() -> None:

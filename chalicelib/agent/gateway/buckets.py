@@ -1,6 +1,6 @@
-"""nginx's counts, sampled every second → traffic reports for the control plane: requests in buckets of ten seconds,
-waiting requests, and draining replicas that have finished their requests. Pure: the time is an input, in microseconds
-as everywhere in the protocol.
+"""nginx's counts, sampled every second → traffic reports for the control plane: requests in buckets of ten seconds, how
+long answers took in steps of thirty, waiting requests, and draining replicas that have finished their requests. Pure:
+the time is an input, in microseconds as everywhere in the protocol.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Set
 
 if TYPE_CHECKING:
-    from ...contract.agent_gateway import TrafficBucket, TrafficReport
+    from ...contract.agent_gateway import AnswersStep, Durations, TrafficBucket, TrafficReport
 
 SECOND = 1000000
 BUCKET = 10 * SECOND
-HISTORY = 300 * SECOND  # of buckets in a report
+STEP = 30 * SECOND  # of the histograms
+HISTORY = 300 * SECOND  # of buckets and histograms in a report
 REPORT_EVERY = 10 * SECOND  # for a busy service
 SETTLED = 1 * SECOND  # after which no worker of nginx still uses a replica that was removed
 
@@ -25,9 +26,41 @@ class _OpenBucket:
         return {"at": self.at, "requests": self.requests, "busy": round(self.busy / max(1, self.samples), 3)}
 
 
+class _Answers:
+    """How long a service's answers took in one way, until their first byte or their last."""
+
+    def __init__(self, counted: "Durations") -> None:
+        self.counted = counted  # by nginx so far
+        self.steps: Dict[int, List[int]] = {}  # histograms by their time
+
+    def sample(self, counted: "Durations", now: int) -> None:
+        before, at = self.counted["histogram"], now - now % STEP
+        for cell, count in enumerate(counted["histogram"]):
+            known = before[cell] if cell < len(before) else 0
+            more = count - known if count >= known else count  # as of `total`
+            if more:
+                step = self.steps.setdefault(at, [0] * len(counted["histogram"]))
+                step[cell] += more
+        self.counted = counted
+        self.steps = {at: step for at, step in self.steps.items() if at > now - HISTORY}
+
+    def total(self) -> "Durations":
+        return {"histogram": _trimmed(self.counted["histogram"]), "seconds": round(self.counted["seconds"], 3)}
+
+
+def _trimmed(histogram: List[int]) -> List[int]:
+    """Without the zeros at its end."""
+    used = max((cell + 1 for cell, count in enumerate(histogram) if count), default=0)
+    return histogram[:used]
+
+
+NOTHING: "Durations" = {"histogram": [], "seconds": 0.0}
+
+
 class _Service:
-    def __init__(self, total: int) -> None:
-        self.total = total  # nginx's counter
+    def __init__(self, counted: Mapping[str, Any]) -> None:
+        self.total = counted["total"]  # nginx's counter
+        self.first_byte, self.whole = (_Answers(counted.get(kind, NOTHING)) for kind in ("first_byte", "whole"))
         self.busy = self.held = 0
         self.waits_since: Optional[int] = None
         self.buckets: List[_OpenBucket] = []
@@ -37,7 +70,7 @@ class _Service:
         self.urgent = False  # a change to report at once
         self.quiet = False  # as of the last report; at first False, so that an earlier program's report is replaced
 
-    def sample(self, counted: Mapping[str, int], now: int) -> None:
+    def sample(self, counted: Mapping[str, Any], now: int) -> None:
         total = counted["total"]
         more = total - self.total if total >= self.total else total  # a restarted nginx counts from 0
         self.total, self.busy = total, counted["busy"]
@@ -49,6 +82,8 @@ class _Service:
         if more or self.busy:
             self.quiet = False
         self._into_bucket(more, now)
+        self.first_byte.sample(counted.get("first_byte", NOTHING), now)
+        self.whole.sample(counted.get("whole", NOTHING), now)
 
     def _into_bucket(self, requests: int, now: int) -> None:
         at = now - now % BUCKET
@@ -81,17 +116,27 @@ class _Service:
             "held": self.held,
             "waits_since": self.waits_since,  # required by control planes of earlier releases
             "buckets": [each.report() for each in self.buckets],
+            "answers": self._answers(),
+            "first_byte": self.first_byte.total(),
+            "whole": self.whole.total(),
             "let_go": sorted(self.let_go),
         }
+
+    def _answers(self) -> "List[AnswersStep]":
+        first_byte, whole = self.first_byte.steps, self.whole.steps
+        return [
+            {"at": at, "first_byte": _trimmed(first_byte.get(at, [])), "whole": _trimmed(whole.get(at, []))}
+            for at in sorted({*first_byte, *whole})
+        ]
 
 
 class Buckets:
     def __init__(self) -> None:
         self._services: Dict[str, _Service] = {}
 
-    def set_services(self, runs: Iterable[str], counted: Mapping[str, Mapping[str, int]]) -> None:
+    def set_services(self, runs: Iterable[str], counted: Mapping[str, Mapping[str, Any]]) -> None:
         """Count these services and no others. `counted`: nginx's counts of them so far."""
-        self._services = {run: self._services.get(run) or _Service(counted[run]["total"]) for run in runs}
+        self._services = {run: self._services.get(run) or _Service(counted[run]) for run in runs}
 
     def sample(self, counts: Mapping[str, Any], draining: Mapping[str, Iterable[str]], now: int) -> None:
         for run, service in self._services.items():

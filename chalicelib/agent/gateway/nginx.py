@@ -21,7 +21,7 @@ from typing import List, NamedTuple, Sequence
 
 MODULES = "/usr/lib/nginx/modules"
 LUA = (
-    "access", "callers", "certificates", "control", "counting", "dead_hosts", "door", "headers", "heads",
+    "access", "callers", "certificates", "control", "counting", "dead_hosts", "door", "durations", "headers", "heads",
     "holding", "limits", "models", "problems", "questions", "replicas", "services", "states",
 )  # fmt: skip
 FORWARDED = (  # headers that describe the client and its request; chalicelib/serving/headers.py has the same

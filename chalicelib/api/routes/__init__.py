@@ -152,6 +152,7 @@ _ROWS = (
     ("POST", f"{_IN}/gateways/delete", Access.project_admin, Verb.fleets, "gateways.delete"),
     ("POST", f"{_IN}/gateways/set_default", Access.project_admin, Verb.fleets, "gateways.set_default"),
     ("POST", f"{_IN}/gateways/set_wildcard_domain", Access.project_admin, Verb.fleets, "gateways.set_wildcard_domain"),
+    ("POST", f"{_IN}/services/get", Access.member, Verb.read, "services.get"),
     ("POST", f"{_IN}/services/create_token", Access.member, None, "services.create_token"),
     ("POST", f"{_IN}/templates/list", Access.member, Verb.read, "templates.list_templates"),
     ("GET", "/metrics", Access.user, Verb.read, "metrics.prometheus"),

@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 from chalicelib.api.auth import bearer
 from chalicelib.api.route import Answer, Call
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.services import Bucket, Traffic
+from chalicelib.domain.latencies import CELLS
+from chalicelib.domain.services import Answers, Bucket, Durations, Traffic
 from chalicelib.usecases.agents import gateway_sync
 from chalicelib.usecases.agents.gateway_sync import GatewayCaller, GatewayStreamOrder, Seat
 from chalicelib.usecases.services.service_tokens import LONGEST
@@ -29,12 +30,32 @@ class _BucketBody(BaseModel):
     busy: Annotated[float, Field(ge=0, le=2**31, allow_inf_nan=False)]
 
 
+_Histogram = Annotated[tuple[_Count, ...], Field(max_length=CELLS)]
+
+
+class _AnswersBody(BaseModel):
+    at: _At
+    first_byte: _Histogram
+    whole: _Histogram
+
+
+class _DurationsBody(BaseModel):
+    histogram: _Histogram = ()
+    seconds: Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)] = 0.0
+
+    def durations(self) -> Durations:
+        return Durations(histogram=self.histogram, seconds=self.seconds)
+
+
 class _Report(BaseModel):
     run_id: _Id
     at: _At
     quiet: bool
     held: _Count
     buckets: Annotated[tuple[_BucketBody, ...], Field(max_length=64)]
+    answers: Annotated[tuple[_AnswersBody, ...], Field(max_length=64)] = ()  # none from gateways of earlier releases
+    first_byte: _DurationsBody = _DurationsBody()
+    whole: _DurationsBody = _DurationsBody()
     let_go: Annotated[tuple[_Id, ...], Field(max_length=1000)]
 
 
@@ -100,5 +121,8 @@ def _traffic(seat: Seat, report: _Report) -> Traffic:
         quiet=report.quiet,
         held=report.held,
         buckets=tuple(Bucket(at=each.at, requests=each.requests, busy=each.busy) for each in report.buckets),
+        answers=tuple(Answers(at=each.at, first_byte=each.first_byte, whole=each.whole) for each in report.answers),
+        first_byte=report.first_byte.durations(),
+        whole=report.whole.durations(),
         let_go=report.let_go,
     )

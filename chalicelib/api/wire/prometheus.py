@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.engine.counters import BOUNDS, Histogram
+from chalicelib.engine.counters import Histogram
 from chalicelib.usecases.operator.exposition import FAMILIES, Exposition, Labels
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,7 +23,7 @@ def text_of(exposition: Exposition) -> bytes:
 
 
 def _histogram(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
-    bounds = [*(f"{bound:.15g}" for bound in BOUNDS), "+Inf"]
+    bounds = [*(f"{bound:.15g}" for bound in histogram.bounds), "+Inf"]
     for bound, number in zip(bounds, (*histogram.below, histogram.number), strict=True):
         yield f"{name}_bucket{_labels({**labels, 'le': bound})} {number}"
     yield f"{name}_sum{_labels(labels)} {histogram.total:.15g}"

@@ -64,6 +64,25 @@ class V1Requests(TypedDict):
     """Requests under way or held, on average."""
 
 
+class V1Percentiles(TypedDict):
+    """Seconds within which that share of the answers came. They are computed from histograms, so they are off by less
+    than the distance between two bounds, which is half of the greater one at most; 300 stands for more, too."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class V1Answers(TypedDict):
+    """How long the answers of half a minute took, at all doors together, since the requests had come."""
+
+    at: Date
+    first_byte: V1Percentiles | None
+    """Until the first byte of the answer's body; null: none came."""
+    whole: V1Percentiles | None
+    """Until the answer was over."""
+
+
 class V1Traffic(TypedDict):
     held: int
     """Requests that wait for a replica now."""
@@ -71,6 +90,12 @@ class V1Traffic(TypedDict):
     """When a door last reported; null: no request came yet."""
     items: list[V1Requests]
     """Of the last five minutes, oldest first; a step without a request may be left out."""
+    answers: list[V1Answers]
+    """Of the last five minutes, oldest first, without steps in which none came; none from gateways whose agents are of
+    an earlier release."""
+    first_byte: V1Percentiles | None
+    """Of the last minute, to which the whole half minute counts in which it began; null: no answer came."""
+    whole: V1Percentiles | None
     prompt_tokens: int
     """Read by the model since its doors began to count."""
     completion_tokens: int

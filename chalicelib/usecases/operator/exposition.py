@@ -20,11 +20,13 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Assignment, Job
+from chalicelib.domain.latencies import BOUNDS, below
 from chalicelib.domain.objectives import OBJECTIVES
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.services import Traffic
+from chalicelib.domain.services import ROUTER, Durations, Traffic
 from chalicelib.domain.tenants import GlobalRole, Project, User
+from chalicelib.engine.counters import Histogram
 from chalicelib.engine.measures import EVENTS, MISSES
 from chalicelib.engine.read import RunRow
 from chalicelib.store.listing import all_of
@@ -32,7 +34,7 @@ from chalicelib.usecases.people.projects import visible
 from chalicelib.usecases.ports import RecordPorts
 
 if TYPE_CHECKING:
-    from chalicelib.engine.counters import Counters, Histogram
+    from chalicelib.engine.counters import Counters
 
 MIB = 1024 * 1024
 HEALTH = {"healthy": 0, "warning": 1, "failure": 2}
@@ -64,6 +66,8 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_job_gpu_memory_total_bytes": (GAUGE, "Memory of a GPU of the job"),
     "dstack_service_prompt_tokens_total": (COUNTER, "Tokens that the service's model has read, by its own count"),
     "dstack_service_completion_tokens_total": (COUNTER, "Tokens that the service's model has written"),
+    "dstack_service_first_byte_seconds": (HISTOGRAM, "Seconds until the first byte of an answer's body, by door"),
+    "dstack_service_request_duration_seconds": (HISTOGRAM, "Seconds until a request was answered to its end, by door"),
     "dstack_queue_jobs": (GAUGE, "Jobs waiting for capacity"),
     "dstack_queue_age_seconds": (GAUGE, "How long the job that has waited longest has waited"),
     "dstack_engine_passes_total": (COUNTER, "Passes of the reconciler since the server's start"),
@@ -107,6 +111,14 @@ class Exposition:
 
     def add(self, name: str, value: float, **labels: str) -> None:
         self.samples[name].append(({f"dstack_{label}": text for label, text in labels.items()}, value))
+
+    def spread(self, name: str, durations: Durations, **labels: str) -> None:
+        """Add a histogram of a door; none if it has counted nothing."""
+        number = sum(durations.histogram)
+        if number:
+            histogram = Histogram(below(durations.histogram), number, durations.seconds, BOUNDS)
+            named = {f"dstack_{label}": text for label, text in labels.items()}
+            self.histograms.setdefault(name, []).append((named, histogram))
 
     def seconds(self, since: Micros) -> float:
         return max(0, self.now - since) / SECOND
@@ -193,8 +205,9 @@ def _runs(plane: RecordPorts, exposition: Exposition, project: Project) -> None:
             row = plane.read.run_row(run)
             configuration = orjson.loads(row.run_spec)["configuration"]
             _jobs(plane, exposition, project, row, str(configuration["type"]))
-            if model := configuration.get("model"):
-                _tokens(plane, exposition, project, run, model if isinstance(model, str) else str(model["name"]))
+            if configuration["type"] == "service":
+                model = configuration.get("model") or ""
+                _traffic(plane, exposition, project, run, model if isinstance(model, str) else str(model["name"]))
     users = sorted({user for _, user in counted})
     for name in ("dstack_run_count_total", *_ENDS.values()):
         for user in users:
@@ -208,18 +221,16 @@ def _listed(plane: RecordPorts, project: Project) -> Iterator[Run]:
         yield plane.read.parse(Run, record)
 
 
-def _tokens(plane: RecordPorts, exposition: Exposition, project: Project, run: Run, model: str) -> None:
+def _traffic(plane: RecordPorts, exposition: Exposition, project: Project, run: Run, model: str) -> None:
     for record in all_of(plane.store, "main", keys.traffic(run.id, "").pk):
         seen = plane.read.parse(Traffic, record)
-        named = {
-            "project_name": project.name,
-            "run_name": run.name,
-            "run_id": run.id,
-            "model": model,
-            "door": seen.door,
-        }
-        exposition.add("dstack_service_prompt_tokens_total", seen.prompt_tokens, **named)
-        exposition.add("dstack_service_completion_tokens_total", seen.completion_tokens, **named)
+        named = {"project_name": project.name, "run_name": run.name, "run_id": run.id, "door": seen.door}
+        if model:
+            exposition.add("dstack_service_prompt_tokens_total", seen.prompt_tokens, **named, model=model)
+            exposition.add("dstack_service_completion_tokens_total", seen.completion_tokens, **named, model=model)
+        if not seen.door.startswith(ROUTER):
+            exposition.spread("dstack_service_first_byte_seconds", seen.first_byte, **named)
+            exposition.spread("dstack_service_request_duration_seconds", seen.whole, **named)
 
 
 def _jobs(plane: RecordPorts, exposition: Exposition, project: Project, row: RunRow, kind: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from chalicelib.domain import keys
+from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.latencies import merged
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import BUCKET, SERVER, Bucket, Scale, Traffic, doors_of
+from chalicelib.domain.services import BUCKET, SERVER, STEP, Answers, Bucket, Scale, Traffic, doors_of
 from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotFound
@@ -49,6 +52,22 @@ class LiveService:
             known = found.get(at, Bucket(at=at))
             found[at] = Bucket(at=at, requests=known.requests + each.requests, busy=known.busy + each.busy)
         return [found[at] for at in sorted(found)]
+
+    def answers(self) -> list[Answers]:
+        """How long answers took at all doors, oldest first."""
+        found: dict[Micros, list[Answers]] = {}
+        for each in chain.from_iterable(door.answers for door in self.traffic):
+            found.setdefault(each.at // STEP * STEP, []).append(each)
+        return [_together(at, found[at]) for at in sorted(found)]
+
+    def last_minute(self, now: Micros) -> Answers:
+        """The answers of the steps that lie in the last minute, even if only in part."""
+        return _together(now, [each for each in self.answers() if each.at + STEP > now - MINUTE])
+
+
+def _together(at: Micros, parts: Sequence[Answers]) -> Answers:
+    first_byte, whole = merged(each.first_byte for each in parts), merged(each.whole for each in parts)
+    return Answers(at=at, first_byte=first_byte, whole=whole)
 
 
 def live_service(plane: RecordPorts, row: RunRow) -> LiveService:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
+from typing import TypeVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import BUCKET, HISTORY, Bucket, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, STEP, Answers, Bucket, Traffic
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
@@ -21,6 +22,7 @@ from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 CLOCK_OFF: Micros = SECOND  # differences from this on are corrected in a door's times
 _TRIES = 3
+Part = TypeVar("Part", Bucket, Answers)
 
 
 def report(plane: ChangePorts, door: str, traffic: Sequence[Traffic]) -> None:
@@ -68,18 +70,23 @@ def _changed(plane: RecordPorts, door: str, traffic: Sequence[Traffic]) -> list[
         if run is None or run.finished:
             continue
         current = _by_our_clock(reported, now).with_(door=door, version=0 if known is None else known.version)
-        if known is None or not (known.quiet and current == known.with_(at=now, buckets=_recent(known.buckets, now))):
+        if known is None or not known.quiet or current != _without_news(known, now):
             found.append(current)
     return found
+
+
+def _without_news(known: Traffic, now: Micros) -> Traffic:
+    return known.with_(at=now, buckets=_recent(known.buckets, BUCKET, now), answers=_recent(known.answers, STEP, now))
 
 
 def _by_our_clock(reported: Traffic, now: Micros) -> Traffic:
     off = now - reported.at
     if abs(off) < CLOCK_OFF:
         off = 0
-    moved = (bucket.with_(at=bucket.at + off) for bucket in reported.buckets)
-    return reported.with_(at=now, buckets=_recent(moved, now))
+    buckets = (each.with_(at=each.at + off) for each in reported.buckets)
+    answers = (each.with_(at=each.at + off) for each in reported.answers)
+    return reported.with_(at=now, buckets=_recent(buckets, BUCKET, now), answers=_recent(answers, STEP, now))
 
 
-def _recent(buckets: Iterable[Bucket], now: Micros) -> tuple[Bucket, ...]:
-    return tuple(bucket for bucket in buckets if now - HISTORY - BUCKET < bucket.at <= now)
+def _recent(parts: Iterable[Part], length: Micros, now: Micros) -> tuple[Part, ...]:
+    return tuple(part for part in parts if now - HISTORY - length < part.at <= now)

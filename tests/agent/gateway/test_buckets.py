@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.agent.gateway.buckets import BUCKET, HISTORY, SECOND, Buckets
+from chalicelib.agent.gateway import nginx
+from chalicelib.agent.gateway.buckets import BUCKET, HISTORY, SECOND, STEP, Buckets
+from chalicelib.domain.latencies import BOUNDS, CELLS
 from chalicelib.domain.services import Traffic
 
 RUN = "run"
@@ -58,6 +62,46 @@ def test_a_service_is_told_of_at_first_every_ten_seconds_while_it_is_busy_and_on
         buckets.sample(counts(min(second, 25)), {}, now)
         reported += [(second, report["quiet"]) for report in buckets.reports(now)]
     assert reported == [(0, True), (10, True), (20, True), (30, True)]
+
+
+def took(*cells: int, seconds: float = 1.0) -> dict[str, Any]:
+    return {"histogram": [*cells, *[0] * (CELLS - len(cells))], "seconds": seconds}
+
+
+def test_how_long_answers_took_is_told_for_each_half_minute_and_in_total() -> None:
+    buckets = begun()
+    for second, first_byte, whole in ((0, took(1), None), (29, took(1, 2), took(0, 1)), (30, took(1, 4), took(0, 3))):
+        counted = counts(9, 1)
+        counted["runs"][RUN] |= {"first_byte": first_byte, **({"whole": whole} if whole else {})}
+        buckets.sample(counted, {}, STEP + second * SECOND)
+    report = Traffic(door="g", **buckets.report(RUN, 2 * STEP))
+    assert [(each.at, each.first_byte, each.whole) for each in report.answers] == [
+        (STEP, (1, 2), (0, 1)), (2 * STEP, (0, 2), (0, 2)),
+    ]  # fmt: skip
+    assert (report.first_byte.histogram, report.whole.histogram) == ((1, 4), (0, 3))
+    assert report.whole.seconds == 1.0
+    buckets.sample(counts(9), {}, STEP + HISTORY)
+    assert [each["at"] for each in buckets.report(RUN, STEP + HISTORY)["answers"]] == [2 * STEP]
+
+
+def test_an_nginx_that_begins_anew_times_answers_anew_and_what_was_before_isnt_told() -> None:
+    buckets, before = Buckets(), counts(5)
+    before["runs"][RUN]["whole"] = took(0, 3)
+    buckets.set_services([RUN], before["runs"])
+    for now, whole in ((STEP, took(0, 4)), (2 * STEP, took(0, 2))):
+        counted = counts(5, 1)
+        counted["runs"][RUN]["whole"] = whole
+        buckets.sample(counted, {}, now)
+    report = buckets.report(RUN, 2 * STEP)
+    assert [each["whole"] for each in report["answers"]] == [[0, 1], [0, 2]]
+    assert report["whole"]["histogram"] == [0, 2]
+
+
+def test_nginx_has_the_servers_bounds() -> None:
+    text = Path(nginx.__file__).with_name("lua").joinpath("durations.lua").read_text()
+    found = re.search(r"BOUNDS = \{[^\n]*\n(.*?)\}", text, re.DOTALL)
+    assert found is not None
+    assert tuple(float(each) for each in found[1].replace(",", " ").split()) == BOUNDS
 
 
 def test_who_waits_is_told_of_at_once() -> None:

@@ -8,7 +8,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import BUCKET, Bucket, Traffic
+from chalicelib.domain.services import BUCKET, STEP, Answers, Bucket, Traffic
 from tests.api.rig import Rig
 from tests.api.test_services import jobs_of, run_of
 from tests.api.v1.rest import TASK, Client
@@ -71,6 +71,27 @@ def test_a_rollout_shows_which_replica_runs_which_spec(rig: Rig) -> None:
     keys = ("revision", "ready_at", "draining_at", "waiting")
     found = [tuple(replica[key] for key in keys) for replica in service["replicas"]]
     assert service["revision"] == 1 and found == [(0, iso(now), iso(now), None), (1, None, None, 4)]
+
+
+def test_how_long_answers_took_is_read_from_all_doors_together(rig: Rig) -> None:
+    run, _ = serve(rig)
+    found = shown(rig)["traffic"]
+    assert (found["answers"], found["first_byte"], found["whole"]) == ([], None, None)
+    now = rig.world.clock.now()
+    old, new = ((now - back) // STEP * STEP for back in (4 * MINUTE, STEP))
+    rig.save(run_of(rig, run.id).with_(gateway_id="g1", url="https://chat.example.com/"))
+    for num, cells in enumerate(((0, 98), (0, 0, 2))):  # 98 answers within 5 to 10 ms, 2 within 10 to 15 ms
+        steps = (Answers(at=old, whole=(100,)), Answers(at=new, whole=cells))
+        rig.save(Traffic(run_id=run.id, door=f"gateway/g1/{num}", at=now, answers=steps))
+    found = shown(rig)["traffic"]
+    both = {"p50": 0.0076, "p95": 0.0098, "p99": 0.0125}
+    assert found["whole"] == both and found["first_byte"] is None
+    assert found["answers"] == [
+        {"at": iso(old), "first_byte": None, "whole": {"p50": 0.0025, "p95": 0.0048, "p99": 0.0049}},
+        {"at": iso(new), "first_byte": None, "whole": both},
+    ]
+    rig.world.at += 5 * MINUTE
+    assert shown(rig)["traffic"]["whole"] is None
 
 
 def test_requests_at_all_doors_are_counted_together(rig: Rig) -> None:

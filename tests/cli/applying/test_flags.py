@@ -24,7 +24,7 @@ from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
 from tests.cli.people import ANN, BOB, KEYS, MEMBERS, SCIM_TOKENS, TOKENS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, gateway, instance, log_page, offer, run, volume
 from tests.cli.presets.samples import DONE, INTERRUPTED, PRESET, fill
-from tests.cli.server_answers import COST, SLO
+from tests.cli.server_answers import COST, SERVICE, SLO
 from tests.cli.test_help import LEAVES, ROOT
 
 OLDER = ("pool", "destroy")
@@ -171,6 +171,7 @@ SHARED = {"id": "1", "name": "lab", "exported_fleets": [{"id": "2", "name": "gpu
 }
 EXPORT = {**SHARED, "is_global": False, "imports": [{"project_name": "research"}]}
 ANSWERS: dict[str, Any] = {
+    "/services/get": SERVICE,
     "/exports/list": [EXPORT, {**EXPORT, "name": "all", "is_global": True}],
     "/exports/create": EXPORT,
     "/exports/update": EXPORT,
@@ -284,6 +285,7 @@ LINES = {
     "login": "login --device -p corp",
     "logs": "logs train",
     "metrics": "metrics train",
+    "service get": "service get chat",
     "pool add-ssh": "pool add-ssh 10.0.0.7 -l ubuntu -i key",
     "pool remove": "pool remove gpu-0",
     "project add": "project add --name main --url {url} --token t",

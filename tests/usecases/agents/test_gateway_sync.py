@@ -263,6 +263,19 @@ def test_what_it_saw_is_kept_under_its_door(rig: Rig) -> None:
     assert (found.let_go, [each.requests for each in found.buckets]) == ((job.id,), [3])
 
 
+def test_how_long_its_answers_took_is_kept_and_what_a_later_release_adds_is_dropped(rig: Rig) -> None:
+    made = edge(rig)
+    run, _ = serve(rig, "chat")
+    at = b.NOW
+    answers = [{"at": at, "first_byte": [0, 2], "whole": [0, 0, 1], "later": 1}]
+    told = {"answers": answers, "whole": {"histogram": [0, 0, 9], "seconds": 0.5}, "later": {}}
+    assert call(rig, "/traffic", {"reports": [report_of(run, **told)]}).status == 204
+    found = nouns.find(rig.world.store, Traffic, keys.traffic(run.id, door_of(made.id, 0)))
+    assert found is not None
+    assert [(each.first_byte, each.whole) for each in found.answers] == [((0, 2), (0, 0, 1))]
+    assert (found.whole.histogram, found.whole.seconds, found.first_byte.histogram) == ((0, 0, 9), 0.5, ())
+
+
 def test_what_it_says_of_other_services_is_dropped(rig: Rig) -> None:
     made = edge(rig)
     run, _ = serve(rig, "other", gateway=False)
@@ -279,6 +292,9 @@ def test_what_it_says_of_other_services_is_dropped(rig: Rig) -> None:
         {"let_go": ["x" * 65]},
         {"buckets": [{"at": 0, "requests": -1, "busy": 0}]},
         {"buckets": [{"at": 0, "requests": 1, "busy": -1}]},
+        {"answers": [{"at": 0, "first_byte": [-1], "whole": []}]},
+        {"answers": [{"at": 0, "first_byte": [0] * 26, "whole": []}]},
+        {"whole": {"histogram": [1], "seconds": -1}},
     ],
 )
 def test_nonsense_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:

@@ -5,6 +5,8 @@
 -- worker does that once for hundreds of requests. Each worker has its own part of a number, so that the part of a
 -- killed worker can be removed: a service that seemed busy for ever would never be scaled down.
 
+local durations = require "durations"
+
 local M = {}
 local SOON = 0.01  -- seconds
 local counts = ngx.shared.counts
@@ -39,6 +41,7 @@ local function publish()
         counts:incr("part|" .. job .. own, more, 0)
     end
     total, busy, jobs = {}, {}, {}
+    durations.publish()
 end
 
 local function publish_soon()
@@ -67,6 +70,14 @@ end
 
 function M.finish(run)
     busy[run] = (busy[run] or 0) - 1
+    if not publishing then
+        publish_soon()
+    end
+end
+
+-- Count how long an answer took: until its `first_byte`, or the `whole`.
+function M.took(run, kind, seconds)
+    durations.add(run, kind, math.max(0, seconds))  -- clocks can be set back
     if not publishing then
         publish_soon()
     end
@@ -114,10 +125,13 @@ function M.read(runs, job_ids)
     end
     local found = { runs = {}, jobs = {} }
     for _, run in ipairs(runs) do
+        local took = durations.read(run)
         found.runs[run] = {
             total = counts:get("total|" .. run) or 0,
             busy = all("busy|" .. run),
             held = all("held|" .. run),
+            first_byte = took.first_byte,
+            whole = took.whole,
         }
     end
     for _, job in ipairs(job_ids) do

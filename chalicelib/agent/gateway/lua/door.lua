@@ -198,11 +198,15 @@ local function go_on(host, service, at, models, only)
         models = models,
         only = only,
         at = at,  -- later the time at which it was passed on
+        since = ngx.now(),
         held = false,
         job = false,  -- that of the replica which has it, and its host
         at_host = false,
         tried = false,  -- or a set of the jobs that had it and their hosts
         trouble = false,  -- or the status with which it ends, because nginx turns every refusal of `choose` into 500
+        refused = false,  -- the answer is the gateway's own
+        answered = false,  -- a replica's answer has begun, and its body
+        came = false,
     }
     states.begin(state)
     counting.begin(service.run)
@@ -418,17 +422,38 @@ function M.answer()
             return ngx.exit(ngx.ERROR)  -- or the client would take the next response for this one
         end
         headers.clean_response()
+        state.answered = not state.refused and ngx.status ~= 101
     end
 end
 
+-- Called with each part of every body, so it does nothing twice.
 function M.pass()
-    if ngx.ctx.watch then
+    local state = states.current()
+    if not state then
+        return
+    end
+    if state.answered and not state.came and ngx.arg[1] ~= "" then
+        state.came = true
+        counting.took(state.service.run, "first_byte", ngx.now() - state.since)
+    end
+    if state.models and ngx.ctx.watch then
         models.watch(ngx.arg[1])
     end
 end
 
+local function count_times(state)
+    local took = ngx.now() - state.since
+    if not state.came then  -- the answer has no body
+        counting.took(state.service.run, "first_byte", took)
+    end
+    counting.took(state.service.run, "whole", took)
+end
+
 function M.trouble()
     local state = states.current()
+    if state then
+        state.refused = true
+    end
     local status = state and state.trouble or ngx.status
     local code, text = unpack(TROUBLES[status])
     if status == 400 and (ngx.var.malformed or "") ~= "" then
@@ -450,6 +475,9 @@ function M.done()
     end
     if state.held then
         counting.release(state.service.run)
+    end
+    if state.answered then
+        count_times(state)
     end
     counting.finish(state.service.run)
 end

@@ -17,4 +17,5 @@ if TYPE_CHECKING:
 def get(call: Call) -> Annotated[Answer, contract.V1Service]:
     """The service that the run of this name is: its replicas, how many there should be and why, and its traffic."""
     row = runs.get(call.plane, call.tenant, name=call.params["run_name"], run_id=None)
-    return answers.resource(call, service_json(live_service(call.plane, row), call.tenant.name))
+    service = service_json(live_service(call.plane, row), call.tenant.name, call.plane.clock.now())
+    return answers.resource(call, service)

@@ -8,6 +8,7 @@ from chalicelib.api.wire.runs import job_message
 from chalicelib.api.wire.services import service_json as addresses_of
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.latencies import Histogram, percentile
 from chalicelib.domain.specs.services import ScalingSpec
 from chalicelib.errors import Bug
 from chalicelib.planning.runs.scaling import WINDOW
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 
-def service_json(service: LiveService, project_name: str) -> contract.V1Service:
+def service_json(service: LiveService, project_name: str, now: Micros) -> contract.V1Service:
     run = service.row.run
     addresses = addresses_of(run, service.row.run_spec, project_name)
     if addresses is None:
@@ -31,7 +32,7 @@ def service_json(service: LiveService, project_name: str) -> contract.V1Service:
         "revision": run.deployment_num,
         "groups": [_group_json(group) for group in service.groups],
         "replicas": [_replica_json(job) for job in service.replicas],
-        "traffic": _traffic_json(service),
+        "traffic": _traffic_json(service, now),
     }
 
 
@@ -75,17 +76,30 @@ def _replica_json(job: Job) -> contract.V1Replica:
     }
 
 
-def _traffic_json(service: LiveService) -> contract.V1Traffic:
-    doors = service.traffic
+def _traffic_json(service: LiveService, now: Micros) -> contract.V1Traffic:
+    doors, latest = service.traffic, service.last_minute(now)
     return {
         "held": service.held,
         "reported_at": _date(max((door.at for door in doors), default=None)),
         "items": [
             {"at": iso(each.at), "requests": each.requests, "busy": round(each.busy, 3)} for each in service.counts()
         ],
+        "answers": [
+            {"at": iso(each.at), "first_byte": _percentiles(each.first_byte), "whole": _percentiles(each.whole)}
+            for each in service.answers()
+        ],
+        "first_byte": _percentiles(latest.first_byte),
+        "whole": _percentiles(latest.whole),
         "prompt_tokens": sum(door.prompt_tokens for door in doors),
         "completion_tokens": sum(door.completion_tokens for door in doors),
     }
+
+
+def _percentiles(histogram: Histogram) -> contract.V1Percentiles | None:
+    p50, p95, p99 = (percentile(histogram, percent) for percent in (50, 95, 99))
+    if p50 is None or p95 is None or p99 is None:
+        return None
+    return {"p50": round(p50, 4), "p95": round(p95, 4), "p99": round(p99, 4)}
 
 
 def _date(at: Micros | None) -> str | None:
