@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "scim": ("scim", "Let a company's directory make users and groups here, by SCIM."),
     "secret": ("secret", "Manage secrets for runs."),
     "server": ("server", "Start the control plane on this machine."),
-    "service": ("service", "Manage access to services."),
+    "service": ("service", "Show services, and manage access to them."),
     "stop": ("stop", "Stop runs."),
     "token": ("token", "Manage access tokens: for programs, with less than your rights, until they expire."),
     "user": ("user", "Manage the users of a server, and your own public keys."),

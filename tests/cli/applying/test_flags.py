@@ -166,9 +166,8 @@ def visited(body: dict[str, Any]) -> dict[str, Any]:
     return {"authorization_url": "https://l.example?state=s"}
 
 
-SHARED = {"id": "1", "name": "lab", "exported_fleets": [{"id": "2", "name": "gpus"}, {"id": "3", "name": "more"}]} | {
-    "exported_gateways": []
-}
+SHARED_FLEETS = [{"id": "2", "name": "gpus"}, {"id": "3", "name": "more"}]
+SHARED = {"id": "1", "name": "lab", "exported_fleets": SHARED_FLEETS, "exported_gateways": []}
 EXPORT = {**SHARED, "is_global": False, "imports": [{"project_name": "research"}]}
 ANSWERS: dict[str, Any] = {
     "/services/get": SERVICE,
@@ -368,8 +367,7 @@ VALUES = {  # by parameter where one value doesn't fit all
     "ssh_identity": "key",
     "identity": "key2",
     "cpu": "8",
-    "gpu": "A100:2",
-    "memory": "32GB..",
+    **{"gpu": "A100:2", "memory": "32GB.."},
     "disk": "200GB..",
     "max_duration": "2h",
     "idle_duration": "1h",
