@@ -20,9 +20,12 @@ def locked(path: Path, *, patience: float = 0.0) -> IO[str]:
         path.chmod(0o700)
         lock = os.fdopen(os.open(path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
     except OSError as error:
-        raise Refused(
-            f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir."
-        ) from error
+        hint = "Choose another with --data-dir."
+        if isinstance(error, PermissionError):  # a volume's own folder, for instance, which is root's
+            hint = (
+                f"Give it to the server's user, or name a folder in it that the server makes: --data-dir {path}/server."
+            )
+        raise Refused(f"Can't use the data folder {path}: {error.strerror}.", hint=hint) from error
     until = time.monotonic() + patience
     while not _taken(lock):
         if time.monotonic() >= until:

@@ -18,3 +18,11 @@ def test_a_second_server_on_a_folder_is_refused_as_the_page_says(tmp_path: Path)
         locked(tmp_path)
     assert f"dstack server: {refused.value.message.replace(str(tmp_path), '…')}\n" in PAGE
     locked(tmp_path).close()
+
+
+def test_a_folder_that_cant_be_made_private_is_refused_with_what_helps() -> None:
+    """As the folder of a volume in Kubernetes, which is root's: here one whose mode nobody may change."""
+    with pytest.raises(Refused) as refused:
+        locked(Path("/proc/self"))
+    assert refused.value.message == "Can't use the data folder /proc/self: Operation not permitted."
+    assert "name a folder in it that the server makes: --data-dir /proc/self/server" in (refused.value.hint or "")

@@ -1,4 +1,5 @@
-"""The Dockerfile and the Compose file in infra/install, built and run by a real engine from a base made here."""
+"""The Dockerfile, the Compose file and the Helm chart in infra/install: a server built and run by a real engine, from a
+base made here, while a job runs on a host."""
 
 from __future__ import annotations
 
@@ -8,25 +9,31 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.backends.kubernetes.fake.__main__ import cluster_of, ticking
+from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.e2e.hosts.site import Site, or_skipped
 from tests.e2e.hosts.spec import HostSpec
+from tests.e2e.operate import test_helm_real
 from tests.e2e.operate.counting import Counting, ready, user_at
 from tests.harness import docker, images, installed
 from tests.harness.debian import NotHere, install
 from tests.harness.docker import DockerEngine
 from tests.harness.images import Image
-from tests.harness.server import PATIENCE, ROOT, until
+from tests.harness.server import PATIENCE, ROOT, TOKEN, until
 
 pytestmark = pytest.mark.slow
 INSTALL = ROOT / "infra/install"
 BASE, IMAGE = "test/server-base:1", "test/dstack-server:1"
+SPACE = "dstack"  # the chart's namespace
 
 
 @dataclass
@@ -123,6 +130,79 @@ def test_it_keeps_its_data_and_its_jobs_over_a_restart_and_stops_cleanly(
     assert state["ExitCode"] == 0 and not state["OOMKilled"]
     assert place.compose("logs").count('"The server has stopped"') == 2
     place.compose("down", "--volumes")
+
+
+@dataclass
+class Chart:
+    """The chart in a cluster, whose pods the engine runs."""
+
+    cluster: Cluster
+    folder: Path
+
+    def helm(self, *words: str) -> None:
+        where = ["--namespace", SPACE, "--kubeconfig", f"{self.folder}/kubeconfig"]
+        test_helm_real.run(self.folder, *words, *where, "--wait", "--timeout", f"{PATIENCE:.0f}s")
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        return self.cluster.pod("gpu-0", SPACE)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.pod['status']['podIP']}:3000"
+
+    def exits(self) -> list[int]:
+        """How the server's containers have ended, in all that the cluster has ever said of pods."""
+        shown = [change.new for change in self.cluster.store.since(0) if change.plural == "pods" and change.new]
+        found = {
+            each["metadata"]["uid"]: status["state"]["terminated"]["exitCode"]
+            for each in shown
+            for status in each["status"].get("containerStatuses", ())
+            if "terminated" in status["state"]
+        }
+        return list(found.values())
+
+
+@pytest.fixture
+def chart(place: Place, tmp_path: Path) -> Iterator[Chart]:
+    """In a namespace with the strictest of Kubernetes' standards for pods."""
+    cluster, done = cluster_of(place.engine.api, tmp_path), threading.Event()
+    cluster.add_namespace(SPACE, **{"pod-security.kubernetes.io/enforce": "restricted"})
+    default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    cluster.add("StorageClass", "standard", provisioner="test", metadata=default)
+    cluster.add("Secret", "admin", SPACE, stringData={"token": TOKEN})
+    ticks = threading.Thread(target=ticking, args=(cluster, done))
+    with cluster.serving():
+        (tmp_path / "kubeconfig").write_text(json.dumps(cluster.kubeconfig()))
+        ticks.start()
+        try:
+            yield Chart(cluster, tmp_path)
+        finally:
+            done.set()
+            ticks.join()
+            for pod in cluster.store.all("pods"):
+                cluster.kubelet.runtime.remove(pod)
+
+
+def test_the_charts_pod_keeps_its_data_and_its_jobs_when_it_is_made_anew(
+    place: Place, site: Site, chart: Chart, tmp_path: Path
+) -> None:
+    repository, _, tag = IMAGE.rpartition(":")
+    image = ["--set", f"image.repository={repository},image.tag={tag},adminTokenSecret=admin"]
+    chart.helm("install", "gpu", f"{INSTALL}/helm", *image)
+    user, first = user_at(site.control, tmp_path / "home", chart.url), chart.pod
+    assert ready(user), "Helm waits for its readiness"
+    job = Counting(site, site.head, user, TOKEN)
+    chart.helm("upgrade", "gpu", f"{INSTALL}/helm", *image, "--set", "env.DSTACK_RETAIN_LOGS=30")
+    assert chart.pod["metadata"]["uid"] != first["metadata"]["uid"]
+    user.url = chart.url
+    job.goes_on()
+    job.end()
+    chart.helm("uninstall", "gpu")
+    until("the pod to go with its set", lambda: not chart.cluster.store.all("pods", SPACE))
+    assert chart.exits() == [0, 0]
+    claims = [each["metadata"]["name"] for each in chart.cluster.store.all("persistentvolumeclaims", SPACE)]
+    assert claims == ["data-gpu-0"], "which is the user's to delete"
 
 
 def health() -> list[str]:

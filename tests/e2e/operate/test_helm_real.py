@@ -108,6 +108,7 @@ def test_the_server_gets_its_settings_and_as_few_rights_as_possible(tmp_path: Pa
     (server,) = pod["containers"]
     env = {each["name"]: each.get("value", "a-secret") for each in server["env"]}
     settings = server_settings(env)
+    assert str(settings.data_dir) == "/data/server", "the volume's own folder is root's"
     assert settings.public_url == "https://dstack.example.com" and "10.42.1.1" in settings.trusted_proxies
     assert settings.admin_token == "a-secret" and settings.retention.logs == 30
     assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]

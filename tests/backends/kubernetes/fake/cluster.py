@@ -20,7 +20,7 @@ import orjson
 
 from chalicelib.domain.instants import Micros
 from tests.backends.fakes.script import Call
-from tests.backends.kubernetes.fake import controllers, defaults, quotas
+from tests.backends.kubernetes.fake import controllers, defaults, quotas, stateful
 from tests.backends.kubernetes.fake.admission import Admission
 from tests.backends.kubernetes.fake.api import Api
 from tests.backends.kubernetes.fake.balancers import LoadBalancers
@@ -130,6 +130,7 @@ class Cluster:
         yield self.nodes.settle()
         controllers.collect_garbage(self)
         controllers.end_namespaces(self)
+        stateful.settle(self)
         yield self.balancers.settle()
         yield self.binder.settle()
         self.scheduler.settle()

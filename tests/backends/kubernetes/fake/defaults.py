@@ -16,7 +16,11 @@ def _fill(given: dict[str, Any], **values: Any) -> None:
 
 
 def _pod(pod: Object) -> None:
-    spec = pod["spec"]
+    _pod_spec(pod["spec"])
+    pod["status"] = {"phase": "Pending", "qosClass": quality(pod["spec"])}
+
+
+def _pod_spec(spec: dict[str, Any]) -> None:
     _fill(
         spec,
         restartPolicy="Always",
@@ -36,7 +40,6 @@ def _pod(pod: Object) -> None:
             _fill(volume["hostPath"], type="")
         if "image" in volume:
             _fill(volume["image"], pullPolicy=_pull_policy(volume["image"].get("reference", "")))
-    pod["status"] = {"phase": "Pending", "qosClass": quality(spec)}
 
 
 def _container(container: dict[str, Any]) -> None:
@@ -50,6 +53,8 @@ def _container(container: dict[str, Any]) -> None:
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe in container:
             _fill(container[probe], timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+            if "httpGet" in container[probe]:
+                _fill(container[probe]["httpGet"], path="/", scheme="HTTP")
     for variable in container.get("env", ()):
         if "fieldRef" in variable.get("valueFrom", {}):
             _fill(variable["valueFrom"]["fieldRef"], apiVersion="v1")
@@ -102,6 +107,19 @@ def _claim(claim: Object) -> None:
     claim["status"] = {"phase": "Pending"}
 
 
+def _stateful_set(given: Object) -> None:
+    spec = given.setdefault("spec", {})
+    _fill(spec, replicas=1, podManagementPolicy="OrderedReady", revisionHistoryLimit=10)
+    _fill(spec.setdefault("updateStrategy", {}), type="RollingUpdate", rollingUpdate={"partition": 0})
+    _fill(spec.setdefault("persistentVolumeClaimRetentionPolicy", {}), whenDeleted="Retain", whenScaled="Retain")
+    if template := spec.get("template", {}).get("spec"):
+        _pod_spec(template)
+    for claim in spec.get("volumeClaimTemplates", ()):
+        _fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
+        _claim(claim)
+    given["status"] = {"replicas": 0}
+
+
 def _namespace(namespace: Object) -> None:
     namespace["spec"] = {"finalizers": ["kubernetes"]}
     labels = namespace["metadata"].setdefault("labels", {})
@@ -136,6 +154,7 @@ KINDS: Mapping[str, Callable[[Object], None]] = {
     "Service": _service,
     "Secret": _secret,
     "PersistentVolumeClaim": _claim,
+    "StatefulSet": _stateful_set,
     "Namespace": _namespace,
     "StorageClass": _class,
     "PriorityClass": _priority,

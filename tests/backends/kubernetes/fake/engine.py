@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import shutil
 import socket
@@ -18,6 +19,7 @@ from chalicelib.agent.kernel import networks
 from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError, registry_header, split_image
 from chalicelib.domain.instants import SECOND, Micros, from_iso
 from tests.backends.kubernetes.fake.kubelet import Exit, Trouble, Wanted
+from tests.backends.kubernetes.fake.probes import KINDS
 from tests.backends.kubernetes.fake.quantities import amount
 from tests.backends.kubernetes.fake.schema import Object
 
@@ -29,13 +31,17 @@ POLL = SECOND // 5
 DOMAIN = "svc.cluster.local"
 NETWORK, SUBNET = "pods", "10.64.0.0/10"
 HOST = "10.64.0.1"  # where pods reach what is in the engine's own namespace: load balancers, too
-_CONTAINERS_LACK = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+_CONTAINERS_LACK = ("lifecycle",)
 _PODS_LACK = ("hostAliases", "dnsConfig", "hostPID", "hostIPC", "shareProcessNamespace")
 
 
-def _lacking(spec: Mapping[str, Any]) -> list[str]:
-    policy = [] if spec["restartPolicy"] == "Never" else [f"pods that are restarted ({spec['restartPolicy']})"]
-    return [*(each for each in _PODS_LACK if spec.get(each)), *policy]
+def _lacking(pod: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
+    probes = [kind for kind in KINDS if kind in container and "httpGet" not in container[kind]]
+    return [
+        *(each for each in _CONTAINERS_LACK if each in container),
+        *(each for each in _PODS_LACK if pod.get(each)),
+        *(f"a {kind} but by HTTP" for kind in probes),
+    ]
 
 
 class Engine:
@@ -56,7 +62,12 @@ class Engine:
     def start(self, wanted: Wanted) -> None:
         name = _name(wanted.pod, wanted.spec["name"])
         try:
-            if self._client.container(name) is None:
+            found = self._client.container(name)
+            if found is not None and found["State"]["Status"] == "exited":
+                self._client.remove(name)  # it is restarted, by another in its place
+                found = None
+            self._signalled.discard(name)
+            if found is None:
                 self._pull(wanted)
                 self._client.call("POST", "/containers/create", {"name": name}, self._body(wanted))
             self._client.call("POST", f"/containers/{name}/start")
@@ -86,7 +97,7 @@ class Engine:
     def _body(self, wanted: Wanted) -> dict[str, Any]:
         spec, whole = wanted.spec, wanted.pod["spec"].get("securityContext", {})
         own = {**whole, **spec.get("securityContext", {})}
-        for key in (*(each for each in _CONTAINERS_LACK if each in spec), *_lacking(wanted.pod["spec"])):
+        for key in _lacking(wanted.pod["spec"], spec):
             raise Trouble("CreateContainerConfigError", f"this fake of a kubelet doesn't have {key}")
         user = str(own.get("runAsUser", "")) + (f":{own['runAsGroup']}" if "runAsGroup" in own else "")
         found = (self._client.image(spec["image"]) or {}).get("Config") or {}
@@ -191,6 +202,9 @@ class Engine:
         if not folder.exists():
             folder.mkdir(parents=True)
             folder.chmod(0o777)  # whatever umask says
+            if claimed and group is not None:  # root's, as a new disk is, and the group's
+                shutil.chown(folder, group=group)
+                folder.chmod(0o2775)
             self._fill(pod, volume, folder, group)
         return folder
 
@@ -262,6 +276,27 @@ class Engine:
 
         with networks.open_network(process) as network:
             return networks.connect(network, port)
+
+    def probe(self, pod: Object, probe: Mapping[str, Any]) -> str:
+        wanted, seconds = probe["httpGet"], probe["timeoutSeconds"]
+        asked = http.client.HTTPConnection(self.address(pod), _port(probe), timeout=seconds)
+        try:
+            asked.sock = self.dial(pod, _port(probe))
+            asked.sock.settimeout(seconds)
+            asked.request("GET", wanted.get("path", "/"), headers={"User-Agent": "kube-probe/1.35"})
+            status = asked.getresponse().status
+        except (OSError, http.client.HTTPException) as problem:
+            return f"Get {wanted.get('path', '/')}: {problem}"
+        finally:
+            asked.close()
+        return "" if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
+
+
+def _port(probe: Mapping[str, Any]) -> int:
+    """A port by its number, or by its name in the container."""
+    given = probe["httpGet"]["port"]
+    named = {each.get("name"): each["containerPort"] for each in probe["ports"]}
+    return int(given if isinstance(given, int) else named[given])
 
 
 def _selects(service: Object, pod: Object) -> bool:

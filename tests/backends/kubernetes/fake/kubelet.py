@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from chalicelib.domain.instants import SECOND, Micros, from_iso
 from tests.backends.kubernetes.fake.controllers import NEVER, claims_of
 from tests.backends.kubernetes.fake.operations import ended
+from tests.backends.kubernetes.fake.probes import Probes
 from tests.backends.kubernetes.fake.quotas import ENDED
 from tests.backends.kubernetes.fake.requests import is_sidecar
 from tests.backends.kubernetes.fake.scheduler import Books, selected
@@ -103,10 +104,14 @@ class Runtime(Protocol):
 
     def dial(self, pod: Object, port: int) -> socket.socket: ...
 
+    def probe(self, pod: Object, probe: Mapping[str, Any]) -> str:
+        """Why it fails; empty: it succeeds."""
+
 
 class Kubelet:
     def __init__(self, cluster: Cluster, runtime: Runtime) -> None:
         self._cluster, self.runtime = cluster, runtime
+        self._probes = Probes(runtime.probe, lambda *said: cluster.event(*said, "Warning"))
         self.stuck: set[str] = set()  # names of pods whose end never ends
         self.removes_after: Micros = 0  # how long a deleted pod shows how its containers ended
         self._removed_at: dict[str, Micros] = {}
@@ -155,6 +160,7 @@ class Kubelet:
         """Pods that were removed past their kubelets, by force."""
         for uid in [each for each in self._due if each not in self._cluster.store.uids]:
             del self._due[uid]
+            self._probes.forget(uid)
             for key in [each for each in self._retry if each[0] == uid]:
                 del self._retry[key]
             self.runtime.remove({"metadata": {"uid": uid}})
@@ -257,6 +263,12 @@ class Kubelet:
         if "running" in state:
             found = self.runtime.state(pod, container["name"])
             if not isinstance(found, Exit):
+                seen = self._probes.look(pod, container, old, now)
+                old = {**old, "started": seen.started, "ready": seen.ready}
+                if seen.well:
+                    return old, min(found, seen.due)
+                found = self._restart(pod, container["name"])
+            if not isinstance(found, Exit):
                 return old, found
             return self._again(pod, container, self._exited(old, found, state["running"]["startedAt"], now), now, first)
         if waits:
@@ -305,11 +317,16 @@ class Kubelet:
         identity = f"containerd://{pod['metadata']['uid'].replace('-', '')}{container['name']}"
         running = {
             "state": {"running": {"startedAt": date(now)}},
-            "ready": True,
-            "started": True,
+            **self._probes.begin(pod, container, now),
             "containerID": identity,
         }
         return {**old, **running, "imageID": container["image"]}, now
+
+    def _restart(self, pod: Object, container: str) -> Exit | Micros:
+        """Asks a container that isn't well to end."""
+        self._cluster.event(pod, "Killing", f"Container {container} failed a probe, will be restarted")
+        self.runtime.stop(pod, container)
+        return self.runtime.state(pod, container)
 
     def _exited(self, old: Object, found: Exit, started: str, now: Micros) -> Object:
         state = {

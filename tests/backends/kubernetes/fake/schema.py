@@ -30,6 +30,7 @@ SHORT = {
     "resourcequotas": ["quota"],
     "serviceaccounts": ["sa"],
     "deployments": ["deploy"],
+    "statefulsets": ["sts"],
     "priorityclasses": ["pc"],
     "storageclasses": ["sc"],
     "limitranges": ["limits"],

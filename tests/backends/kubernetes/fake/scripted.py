@@ -54,6 +54,7 @@ class Scripted:
         self.life: Script = lambda pod, container: None  # None: an init container ends well at once, others never end
         self.ports: dict[tuple[str, int], int] = {}  # of pods, by name, to those of this machine
         self.commands: Callable[[str, str, Sequence[str]], Sequence[str]] | None = None  # what runs here for one there
+        self.probes: Callable[[Object, str], str] = lambda pod, path: ""  # why that of a path fails
         self._all: dict[tuple[str, str], _One] = {}
         self._addresses: dict[str, str] = {}
 
@@ -115,6 +116,9 @@ class Scripted:
         here = self.commands(pod["metadata"]["name"], container, command)
         pipe = subprocess.PIPE
         return subprocess.Popen(list(here), stdin=pipe, stdout=pipe, stderr=pipe)
+
+    def probe(self, pod: Object, probe: Mapping[str, Any]) -> str:
+        return self.probes(pod, probe.get("httpGet", {}).get("path", ""))
 
     def dial(self, pod: Object, port: int) -> socket.socket:
         here = self.ports.get((pod["metadata"]["name"], port))

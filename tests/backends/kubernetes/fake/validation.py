@@ -316,6 +316,42 @@ def _quota(quota: Object) -> Iterator[Cause]:
         yield forbidden_field("spec.scopes", "this fake doesn't have quotas with scopes")
 
 
+SETS_ARE = {"podManagementPolicy": "OrderedReady", "minReadySeconds": 0, "ordinals": {"start": 0}}
+SETS_ARE["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+SETS_ARE["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+SETS_MAY_CHANGE = ("replicas", "template", "revisionHistoryLimit", *SETS_ARE)
+
+
+def _stateful_set(given: Object) -> Iterator[Cause]:
+    spec = given["spec"]
+    labels, template = spec["template"].get("metadata", {}).get("labels", {}), spec["template"].get("spec")
+    if "matchExpressions" in spec["selector"]:
+        yield forbidden_field("spec.selector.matchExpressions", "this fake selects a set's pods by labels only")
+    if not spec["selector"].get("matchLabels", {}).items() <= labels.items():
+        yield wrong_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    for name, only in SETS_ARE.items():
+        if spec.get(name, only) != only:
+            yield forbidden_field(f"spec.{name}", f"this fake has stateful sets with {json.dumps(only)} only")
+    if template is None:
+        yield required("spec.template.spec")
+    elif template["restartPolicy"] != "Always":
+        yield Cause(
+            "spec.template.spec.restartPolicy",
+            f'Unsupported value: "{template["restartPolicy"]}": supported values: "Always"',
+            "FieldValueNotSupported",
+        )
+
+
+def _stateful_set_update(old: Object, new: Object) -> Iterator[Cause]:
+    fixed = (old["spec"].keys() | new["spec"].keys()) - {*SETS_MAY_CHANGE}
+    if any(old["spec"].get(key) != new["spec"].get(key) for key in fixed):
+        yield forbidden_field(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        )
+
+
 _KINDS: Mapping[str, Callable[[Object], Iterator[Cause]]] = {
     "Pod": _pod,
     "Service": _service,
@@ -324,10 +360,12 @@ _KINDS: Mapping[str, Callable[[Object], Iterator[Cause]]] = {
     "PersistentVolume": _volume_of_cluster,
     "LimitRange": _limits,
     "ResourceQuota": _quota,
+    "StatefulSet": _stateful_set,
 }
 UPDATES: Mapping[str, Callable[[Object, Object], Iterator[Cause]]] = {
     "Pod": pod_update,
     "PersistentVolumeClaim": claim_update,
     "Secret": _data_update,
     "ConfigMap": _data_update,
+    "StatefulSet": _stateful_set_update,
 }
