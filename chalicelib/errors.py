@@ -167,6 +167,12 @@ class Moved(DstackError):
     """Nothing is decided here: another control plane has these records now, or will have them."""
 
 
+class Fenced(Moved):
+    """This server doesn't decide: the other one of its pair may."""
+
+    status = 503
+
+
 # --- the store -------------------------------------------------------------------------------------------------------
 
 

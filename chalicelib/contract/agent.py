@@ -473,6 +473,10 @@ class SyncReply(TypedDict):
     gateway: NotRequired[GatewayOrder]
     error: NotRequired[Literal["gone"]]
     """End all tasks and stop."""
+    lease: NotRequired[str]
+    """Of a pair of servers: its lease, …"""
+    epoch: NotRequired[int]
+    """… and how often that has changed hands. An agent that knows a higher one of this lease ignores the reply."""
 
 
 class Left(TypedDict):

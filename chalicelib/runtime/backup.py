@@ -28,11 +28,12 @@ from chalicelib.store.sqlite_snapshot import SqliteSnapshot
 
 DATABASE = "plane.db"
 INSTALL_KEY = "install.key"
+PAIR = "pair"  # the folder of what a server keeps about its pair
 # What a server makes anew, holds only for itself, or finds as it is: everything else in the folder is backed up.
 # With an older note of how far the audit log to syslog has come, numbers of lines would be used twice.
 _LEFT_OUT = frozenset(
     {
-        *("server.lock", "agent.pyz", "admin.token", "fake-cloud", "lost+found", SYSLOG_STATE),
+        *("server.lock", "agent.pyz", "admin.token", "fake-cloud", "lost+found", PAIR, SYSLOG_STATE),
         *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
     }
 )

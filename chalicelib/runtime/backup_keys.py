@@ -11,8 +11,8 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import DstackError, Refused
 from chalicelib.runtime.backup import back_up
 from chalicelib.runtime.backup_places import FILE, S3, place_of
+from chalicelib.runtime.backup_settings import BackupSettings
 from chalicelib.runtime.data_folder import secret_file
-from chalicelib.runtime.settings import BackupSettings
 from chalicelib.store.backups import Backups, KeySource, Moment, moment_at, opened
 from chalicelib.store.disk import disk_error, make_folder
 
@@ -54,7 +54,7 @@ def check_schedule(folder: Path, settings: BackupSettings) -> None:
             f"DSTACK_BACKUP_TO is {settings.to}, and a file holds one backup.",
             hint="Name a folder or s3://bucket/prefix.",
         )
-    _check_apart(settings.to, folder)
+    check_apart(settings.to, folder)
     key_source(settings, folder=folder)
 
 
@@ -64,7 +64,7 @@ def backups_of(
 ) -> Iterator[Backups]:
     """The backups in the place of the settings. `folder`: the data folder of a new one."""
     if folder is not None:
-        _check_apart(settings.to, folder)
+        check_apart(settings.to, folder)
     source, news = key_source(settings, folder=folder)
     if news:
         say(news)
@@ -72,7 +72,7 @@ def backups_of(
         yield opened(blobs, source, create=folder is not None)
 
 
-def _check_apart(place: str, folder: Path) -> None:
+def check_apart(place: str, folder: Path) -> None:
     """Raises Refused for a place in the data folder: each backup would have all earlier ones in it."""
     if not place.startswith(S3) and Path(place).expanduser().resolve().is_relative_to(folder.resolve()):
         raise Refused(

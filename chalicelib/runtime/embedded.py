@@ -59,7 +59,9 @@ if TYPE_CHECKING:
     from chalicelib.backends.simulated.cloud import FakeCloud
     from chalicelib.backends.spi import MachineChange
     from chalicelib.engine.erase_unused import Erased
+    from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.tunnels import Tunnels
+    from chalicelib.runtime.pair.tenure import Tenure
     from chalicelib.store.port import Change
     from chalicelib.store.sqlite import SqliteStore
     from chalicelib.usecases.context import Providers
@@ -99,10 +101,18 @@ class EmbeddedRoot(Root):
     pace = EMBEDDED
 
     def __init__(
-        self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
+        self,
+        settings: ServerSettings,
+        config: ServerConfig,
+        server_url: str,
+        *,
+        clock: Clock | None = None,
+        tenure: Tenure | None = None,
     ) -> None:
+        """`tenure`: the time for which this server of a pair decides."""
         from chalicelib.hosts.connection import SshLogins
         from chalicelib.runtime.accounts import StoredAccounts
+        from chalicelib.runtime.pair.tenure import TenuredStore
         from chalicelib.runtime.sign_on import sign_on_ports
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.announcing_store import AnnouncingStore
@@ -116,7 +126,9 @@ class EmbeddedRoot(Root):
 
         self._database, folder = _database(settings, clock), settings.data_dir
         clock = clock or SystemClock(after=self._database.newest_event())
-        store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._committed)
+        self.tenure = tenure
+        below = self._database if tenure is None else TenuredStore(self._database, tenure.check)
+        store = AnnouncingStore(HistoryStore(below, settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
         self.polls, self.counters = Polls(), Counters()
@@ -164,6 +176,7 @@ class EmbeddedRoot(Root):
                 renew=self.renewals.add,
                 journal=self.journal,
                 hold=self.hold,
+                epoch=None if tenure is None else tenure.epoch,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.build(),
                 **sign_on_ports(config, clock),
@@ -173,7 +186,8 @@ class EmbeddedRoot(Root):
         self.subscribers = Subscribers(lambda: self.plane, self._database)
 
     def checks(self) -> Mapping[str, Check]:
-        return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self._undecided)
+        lease = None if self.tenure is None else self.tenure.why
+        return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self._undecided, lease)
 
     def _undecided(self) -> str:
         return "" if self.hold.looking else self.loop.problem()
@@ -231,7 +245,8 @@ class EmbeddedRoot(Root):
 
     def _act(self) -> None:
         """Begin what buys and ends."""
-        self.effects.start(self.executor.execute)
+        execute = self.executor.execute
+        self.effects.start(execute if self.tenure is None else self.tenure.guarded(execute))
         self.loop.start(self.counters.passes(self.reconciler.run))
         self.erasures.start()
         self.sweeps.start()
@@ -358,6 +373,11 @@ class EmbeddedRoot(Root):
     @cached_property
     def looks(self) -> Ticker:
         return Ticker(LOOK_EVERY, self.look, at_once=True)
+
+    def sweep(self, account: str) -> Swept:
+        if self.tenure is not None:
+            self.tenure.check()
+        return super().sweep(account)
 
     def erase(self) -> Erased:
         done = super().erase()

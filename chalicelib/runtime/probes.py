@@ -60,7 +60,10 @@ class Probes:
         thread: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
+        epoch: int | None = None,
     ) -> None:
+        """`epoch`: of a server of a pair, which decides."""
+        self._alive = {"alive": True} if epoch is None else {"alive": True, "role": "decides", "epoch": epoch}
         self._checks, self._clock, self._patience = checks, clock, patience
         self._thread = thread or Daemon()
         self._why: dict[str, str] = {}
@@ -74,7 +77,7 @@ class Probes:
             return None
         if method not in (READ, HEAD):
             return wrong_method(method, path, [READ])
-        return Reply(200, _HEADERS, orjson.dumps({"alive": True})) if path == ALIVE else await self._ready()
+        return Reply(200, _HEADERS, orjson.dumps(self._alive)) if path == ALIVE else await self._ready()
 
     async def _ready(self) -> Reply:
         loop = asyncio.get_running_loop()
@@ -106,8 +109,10 @@ def problem(name: str, check: Check) -> str:
         return f"It failed with {type(error).__name__}; the server's log has the cause."
 
 
-def checks_of(stopping: Callable[[], bool], store: Store, folder: Path, reconciler: Check) -> Mapping[str, Check]:
-    """What must work for a server to do its work."""
+def checks_of(
+    stopping: Callable[[], bool], store: Store, folder: Path, reconciler: Check, lease: Check | None = None
+) -> Mapping[str, Check]:
+    """What must work for a server to do its work. `lease`: of a server of a pair."""
 
     def server() -> str:
         return "The server is stopping." if stopping() else ""
@@ -116,7 +121,13 @@ def checks_of(stopping: Callable[[], bool], store: Store, folder: Path, reconcil
         store.get(keys.project_name("main"))
         return ""
 
-    return {"server": server, "store": reads, "disk": partial(disk_problem, folder), "reconciler": reconciler}
+    found: dict[str, Check] = {
+        "server": server,
+        "store": reads,
+        "disk": partial(disk_problem, folder),
+        "reconciler": reconciler,
+    }
+    return found if lease is None else {**found, "lease": lease}
 
 
 def disk_problem(folder: Path, free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free) -> str:

@@ -18,7 +18,7 @@ from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.restorations import LOOKS, Restoration
 from chalicelib.domain.tenants import User, hash_token
 from chalicelib.errors import DataTooNew, Refused
-from chalicelib.runtime.backup import DATABASE, INSTALL_KEY, left_out
+from chalicelib.runtime.backup import DATABASE, INSTALL_KEY, PAIR, left_out
 from chalicelib.runtime.data_folder import locked
 from chalicelib.store import nouns
 from chalicelib.store.backups import Backups, FileEntry, Moment
@@ -29,7 +29,8 @@ from chalicelib.store.sqlite import SCHEMA
 from chalicelib.store.sqlite_snapshot import Entry, write
 
 _DRAFT = ".restoring"
-_KEPT = frozenset({"server.lock", "lost+found", _DRAFT})  # in a folder that counts as empty
+# In a folder that counts as empty: what no backup has, because it is of the machine, or of the simulated cloud.
+_KEPT = frozenset({"server.lock", "lost+found", "fake-cloud", PAIR, _DRAFT})
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,13 @@ def restore(
     *,
     until: Micros | None = None,
     revoke: Callable[[], str] | None = None,
+    name: str = "",
+    looks: Micros = LOOKS,
 ) -> Restored:
-    """Make the folder as it was at the last backup, of those up to `until`. `revoke`: makes the tokens that replace all
-    those there were. Raises Refused unless the folder is empty, and for a backup that isn't whole."""
-    moment = backups.latest(until)
+    """Make the folder as it was at the last backup, of those up to `until`, or at the one with this name. `revoke`:
+    makes the tokens that replace all those there were. `looks`: for how long its server ends nothing; 0 for a backup
+    that has every commit. Raises Refused unless the folder is empty, and for a backup that isn't whole."""
+    moment = backups.moment(name) if name else backups.latest(until)
     if moment is None:
         raise Refused(
             "There is no backup." if until is None else f"There is no backup up to {iso(until)}.",
@@ -66,15 +70,16 @@ def restore(
         files = _write_files(backups, moment, draft)
         tokens = _Tokens(revoke)
         records = tokens.changed(map(record_of, backups.lines(moment.records)))
-        mark = Restoration(as_of=moment.at, at=now, looks_until=now + LOOKS)
+        mark = Restoration(as_of=moment.at, at=now, looks_until=now + looks) if looks else None
         count = write(draft / DATABASE, _marked(records, mark), _feed(backups, moment), max(moment.feed_end, now))
     return Restored(moment, count, files, tokens.revoked)
 
 
-def _marked(records: Iterator[Record], mark: Restoration) -> Iterator[Record]:
+def _marked(records: Iterator[Record], mark: Restoration | None) -> Iterator[Record]:
     """The records with the mark, in place of that of an earlier restoration."""
     yield from (record for record in records if record.key != keys.RESTORATION)
-    yield nouns.put(mark).record
+    if mark is not None:
+        yield nouns.put(mark).record
 
 
 def _feed(backups: Backups, moment: Moment) -> list[Entry]:

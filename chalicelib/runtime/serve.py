@@ -25,6 +25,9 @@ from chalicelib.runtime.entrances import Entrances, opened
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
 from chalicelib.runtime.migration.signpost import fenced, show_the_way
+from chalicelib.runtime.pair.pair import Pair, paired
+from chalicelib.runtime.pair.standby import stand_by
+from chalicelib.runtime.pair.tenure import Tenure
 from chalicelib.runtime.request_log import RequestLog, RequestMeter
 from chalicelib.runtime.server_file import ServerFile, declared
 from chalicelib.runtime.server_log import JSON, set_up_log
@@ -53,6 +56,9 @@ def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> 
     set_up_log(settings.log_level, settings.log_format)
     raise_descriptors()
     try:
+        if settings.pair_place:
+            with listen(settings.host, settings.port) as listener:
+                return _serve_paired(settings, listener, kind)
         config = declared(settings)
         with listen(settings.host, settings.port) as listener:
             return _serve(settings, config, listener, kind)
@@ -61,7 +67,41 @@ def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> 
         return 1
 
 
-def _serve(settings: ServerSettings, config: ServerConfig, listener: socket.socket, kind: type[EmbeddedRoot]) -> int:
+def _serve_paired(settings: ServerSettings, listener: socket.socket, kind: type[EmbeddedRoot]) -> int:
+    """Stand by until it is this server's turn, then decide for as long as the lease is its."""
+    with paired(settings, partial(print, flush=True)) as pair:
+        tenure = pair.begin()
+        if tenure is None:
+            with opened(settings, listener.dup()) as entrances:
+                standby = stand_by(pair, entrances, settings.trusted_proxies)
+            if standby.tenure is None:
+                return 0
+            with standby.tenure.renewed():
+                standby.restore()
+                _decide(settings, listener, kind, pair, standby.tenure)
+        else:
+            with tenure.renewed():
+                _decide(settings, listener, kind, pair, tenure)
+    return 0
+
+
+def _decide(
+    settings: ServerSettings, listener: socket.socket, kind: type[EmbeddedRoot], pair: Pair, tenure: Tenure
+) -> None:
+    """Raises Fenced if this ends because the lease is lost."""
+    copier = pair.copier(tenure)
+    with copier.copying():
+        _serve(settings, declared(settings), listener, kind, tenure)
+    copier.rest()
+
+
+def _serve(
+    settings: ServerSettings,
+    config: ServerConfig,
+    listener: socket.socket,
+    kind: type[EmbeddedRoot],
+    tenure: Tenure | None = None,
+) -> int:
     """Be a server as long as the folder's control plane decides, and a signpost while it doesn't."""
     patience = 0.0
     while True:
@@ -73,14 +113,21 @@ def _serve(settings: ServerSettings, config: ServerConfig, listener: socket.sock
         with locked(settings.data_dir, patience=patience):
             check_schedule(settings.data_dir, settings.backups)
             with opened(settings, listener.dup()) as entrances:  # serving closes what it listens at
-                if not _run(settings, config, entrances, kind):
+                if not _run(settings, config, entrances, kind, tenure):
                     return 0
 
 
-def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, kind: type[EmbeddedRoot]) -> bool:
-    """Serve until a signal comes. Returns True if it ends because the control plane moves to another place."""
+def _run(
+    settings: ServerSettings,
+    config: ServerConfig,
+    entrances: Entrances,
+    kind: type[EmbeddedRoot],
+    tenure: Tenure | None = None,
+) -> bool:
+    """Serve until a signal comes, or until this server has lost its lease. Returns True if it ends because the control
+    plane moves to another place."""
     found, listener = entrances.addresses, entrances.all[0].listener
-    root = kind(settings, config, found.remote)
+    root = kind(settings, config, found.remote, tenure=tenure)
     try:
         plane = root.plane
         check_records(plane.store)
@@ -120,7 +167,7 @@ def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, k
         web = WebServer(
             root, entrances.all, ready=ready, drain=drain, requests=requests, proxies=settings.trusted_proxies
         )
-        _serve_until_moved(web, plane.store, entrances)
+        _serve_until_moved(web, plane.store, entrances, tenure)
         following.stop()
         if entrances.certificate is not None:
             entrances.certificate.stop()
@@ -128,7 +175,8 @@ def _run(settings: ServerSettings, config: ServerConfig, entrances: Entrances, k
             agents.stop()
         if not decides(plane.store):
             return True
-        say(root.rest())
+        if tenure is None or tenure.decides:
+            say(root.rest())
     finally:
         root.close()
     if settings.log_format == JSON:
@@ -145,9 +193,17 @@ def _prepare_process() -> None:
     sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
 
 
-def _serve_until_moved(web: WebServer, store: Store, entrances: Entrances) -> None:
+def _serve_until_moved(web: WebServer, store: Store, entrances: Entrances, tenure: Tenure | None) -> None:
+    told = False
+
     def check() -> None:
-        if not decides(store):
+        nonlocal told
+        if tenure is not None and (why := tenure.why()):
+            if not told:
+                told = True
+                log.error("%s", why)
+                web.leave()
+        elif not decides(store):
             log.info("The control plane moves to another place")
             web.leave()
 

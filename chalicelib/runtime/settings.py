@@ -20,6 +20,7 @@ from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.loopback import is_loopback
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.runtime.audit_targets import AuditTargets
+from chalicelib.runtime.backup_settings import BackupSettings, PairSettings, lasting
 from chalicelib.runtime.event_chains import LONGEST
 from chalicelib.runtime.server_log import FORMATS, JSON, TEXT
 from chalicelib.runtime.trusted_proxies import TrustedProxies
@@ -53,17 +54,6 @@ class AuthoritySettings:
         from chalicelib.identity.acme import Acme
 
         return Acme(self.server, self.ca, self.eab_kid, self.eab_hmac_key)
-
-
-@dataclass(frozen=True)
-class BackupSettings:
-    """Where a server is backed up to, and with which key."""
-
-    to: str = ""  # a folder, a file or s3://bucket/prefix; a running server with none makes no backups
-    every: int = 3_600  # seconds between a running server's
-    keep: int = 604_800  # seconds for which they are kept
-    key_file: Path | None = None  # with the key, made by the first backup
-    passphrase: str = field(default="", repr=False)  # instead of a file
 
 
 @dataclass(frozen=True)
@@ -110,6 +100,8 @@ class ServerSettings:
     images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
     backups: BackupSettings = field(default_factory=BackupSettings)
+    pair_place: str = ""  # a folder or s3://bucket/prefix, which both servers of a pair reach; none: it has no pair
+    pair: PairSettings = field(default_factory=PairSettings)
 
     @property
     def request_level(self) -> int:
@@ -143,8 +135,8 @@ def backup_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     env = {name: value for name, value in environ.items() if value}
     values: dict[str, Any] = {
         "to": env.get("DSTACK_BACKUP_TO", ""),
-        "every": _lasting(env, "DSTACK_BACKUP_EVERY", BackupSettings.every, least=60),
-        "keep": _lasting(env, "DSTACK_BACKUP_KEEP", BackupSettings.keep),
+        "every": lasting(env, "DSTACK_BACKUP_EVERY", BackupSettings.every, least=60),
+        "keep": lasting(env, "DSTACK_BACKUP_KEEP", BackupSettings.keep),
         "key_file": env.get("DSTACK_BACKUP_KEY_FILE"),
         "passphrase": env.get("DSTACK_BACKUP_PASSPHRASE", ""),
     }
@@ -211,6 +203,8 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "images": _images(env),
         "retention": _retention(env),
         "backups": backup_settings(environ),
+        "pair_place": env.get("DSTACK_SERVER_PAIR", ""),
+        "pair": PairSettings.read(env),
     }
     values |= {name: value for name, value in flags.items() if value not in (None, "")}
     if values["public_url"] is not None:
@@ -557,21 +551,6 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
         found = 0.0
     if not 0 < found <= 60:
         raise Invalid(f"{name} is {text!r}.", hint="Set a number of seconds above 0 and up to 60.")
-    return found
-
-
-def _lasting(env: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:
-    """The seconds of a duration such as `1h`."""
-    from pydantic_core import PydanticCustomError
-
-    from chalicelib.domain.specs.quantities import positive_seconds
-
-    try:
-        found = positive_seconds(env.get(name, default))
-    except PydanticCustomError as error:
-        raise Invalid(f"{name} is {env[name]!r}, not a duration.", hint=f"Set it as in {name}=1h.") from error
-    if found < least:
-        raise Invalid(f"{name} is {env[name]!r}; at least {least} s.", hint=f"Set it as in {name}=1h.")
     return found
 
 

@@ -18,11 +18,14 @@ import uvicorn
 
 from chalicelib.agent.kernel.limits import MESSAGE_BYTES
 from chalicelib.api import dispatch
+from chalicelib.api.dispatch import Reply, RequestHead
+from chalicelib.errors import Fenced
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import HttpConnection
 from chalicelib.runtime.connection_admission import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
+from chalicelib.runtime.pair.tenure import HINT
 from chalicelib.runtime.probes import Probes
 from chalicelib.runtime.request_log import RequestLog
 from chalicelib.runtime.trusted_proxies import TrustedProxies
@@ -121,7 +124,7 @@ class WebServer(EntranceServer):
             body=MESSAGE_BYTES,
             memory=AGENT_MEMORY,
         )
-        serve, refusal = partial(dispatch.respond, root.plane), partial(dispatch.refusal, root.plane)
+        serve, refusal = partial(_respond, root), partial(dispatch.refusal, root.plane)
         bridge = AsgiBridge(
             serve,
             refusal,
@@ -133,10 +136,23 @@ class WebServer(EntranceServer):
             on_ready=ready,
             streams=root.streams,
             door=root.door,
-            probes=Probes(root.checks()),
+            probes=Probes(root.checks(), epoch=None if root.tenure is None else root.tenure.epoch.number),
             requests=requests,
         )
         super().__init__(bridge, entrances, drain, proxies)
+
+
+def _respond(root: EmbeddedRoot, head: RequestHead) -> Reply:
+    """The response; of a server that doesn't decide any more, that it doesn't. An order that was made while it did may
+    be late."""
+    tenure = root.tenure
+    if tenure is None:
+        return dispatch.respond(root.plane, head)
+    if tenure.decides:
+        reply = dispatch.respond(root.plane, head)
+        if tenure.decides:
+            return reply
+    return dispatch.failure(Fenced(tenure.why(), hint=HINT), head.request.path, head.request.path)
 
 
 def _config(app: Any) -> uvicorn.Config:

@@ -88,17 +88,22 @@ class Backups:
         name = self._key.name(content)
         if name not in self._known:
             sealed = self._key.seal(zlib.compress(content, 6), name)
-            self._blobs.put(_place(name), sealed)
+            self._blobs.put(self.place_of(name), sealed)
             self.stored += len(sealed)
             self._known.add(name)
         return name
+
+    @staticmethod
+    def place_of(name: str) -> str:
+        """The name of the blob with this part."""
+        return f"{_PARTS}{name[:2]}/{name}"
 
     def has(self, names: Iterable[str]) -> bool:
         return self._known.issuperset(names)
 
     def get(self, name: str) -> bytes:
         """A part's content. Raises Refused if it isn't what was put."""
-        sealed = self._blobs.get(_place(name))
+        sealed = self._blobs.get(self.place_of(name))
         if sealed is None:
             raise Refused(
                 f"The part {name[:12]} of the backup is missing.",
@@ -147,9 +152,9 @@ class Backups:
         names = [name for name in self.moments() if until is None or moment_at(name) <= until]
         return self.moment(names[-1]) if names else None
 
-    def prune(self, before: Micros, now: Micros) -> int:
-        """Delete the backups of before this time, but never the last one, with all parts that no other has. Returns
-        how many backups."""
+    def prune(self, before: Micros, now: Micros, *, unused: Micros = UNUSED_LASTS) -> int:
+        """Delete the backups of before this time, but never the last one, with all parts that no other has and that
+        are older than `unused`. Returns how many backups."""
         names = self.moments()
         old = [name for name in names[:-1] if moment_at(name) < before]
         if not old:
@@ -162,14 +167,10 @@ class Backups:
             used.update(moment.records, moment.feed, moment.files)
             listing.update(moment.files)
         used.update(part for entry in self._entries(listing) for part in entry.parts)
-        stale = [name for name, at in dated if name.rpartition("/")[2] not in used and at < now - UNUSED_LASTS]
+        stale = [name for name, at in dated if name.rpartition("/")[2] not in used and at < now - unused]
         self._blobs.delete(*stale)
         self._known -= {name.rpartition("/")[2] for name in stale}
         return len(old)
-
-
-def _place(name: str) -> str:
-    return f"{_PARTS}{name[:2]}/{name}"
 
 
 def cut(lines: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:

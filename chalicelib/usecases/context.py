@@ -33,6 +33,7 @@ from chalicelib.usecases.pace import Pace
 if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.leases import Epoch
     from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.specs.reading import Spec
@@ -189,6 +190,7 @@ class PlanePorts:
     journal: ChangeLog | None = None  # of this process's commits  the events in the store
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
     hold: Hold = field(default_factory=NoHold)  # after a restore, until it acts again  the same
+    epoch: Epoch | None = None  # of a server of a pair         none: it has no standby
     # What the operator chose:
     traces: bool = False  # of runs, for whoever collects them
     limits: SizeLimits = field(default_factory=SizeLimits)

@@ -21,12 +21,13 @@ from chalicelib.errors import DataTooNew, Refused
 from chalicelib.runtime.backup import back_up, left_out, moment_of
 from chalicelib.runtime.backup_keys import back_up_if_due, backups_of, check_schedule, key_source
 from chalicelib.runtime.backup_places import place_of
+from chalicelib.runtime.backup_settings import BackupSettings
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.drill import drill
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.restore import Restored, restore
 from chalicelib.runtime.restored import restoration
-from chalicelib.runtime.settings import BackupSettings, ServerSettings, backup_settings
+from chalicelib.runtime.settings import ServerSettings, backup_settings
 from chalicelib.store import nouns, sqlite_snapshot
 from chalicelib.store.backups import Backups, KeySource, opened
 from chalicelib.store.blobs import FileBlobs

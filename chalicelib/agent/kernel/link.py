@@ -63,6 +63,8 @@ class Link:
         text = response.read()
         if response.status == 204:
             return {}
+        if response.status == 503:
+            self.close()  # it doesn't decide: its name may lead to another server by now
         if response.status != 200:
             raise self._error(response, text)
         try:

@@ -14,8 +14,16 @@ from .session import Message
 class MessageSender(threading.Thread):
     """Sends messages of one kind (polls or pushes), one at a time."""
 
-    def __init__(self, name: str, deliver: Callable[[Message, Any], None], via: Via) -> None:
+    def __init__(
+        self,
+        name: str,
+        deliver: Callable[[Message, Any], None],
+        via: Via,
+        outdated: Callable[[Any], bool] = lambda answer: False,
+    ) -> None:
+        """`outdated`: whether an answer is of a server that another has taken over from."""
         super().__init__(name=name, daemon=True)
+        self._outdated = outdated
         self._deliver, self._link = deliver, Link(via)
         self._queue: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
 
@@ -27,6 +35,9 @@ class MessageSender(threading.Thread):
             base, message = self._queue.get()
             try:
                 outcome: Any = self._link.sync(base, message.body, message.credential, message.wait)
+                if self._outdated(outcome):
+                    self._link.close()  # the server's name may lead to the other one by now
+                    outcome = LinkError("%s is a server that another has taken over from" % base)
             except LinkError as problem:
                 outcome = problem
             except Exception as problem:  # a thread that died silently would leave its message in flight for ever

@@ -42,6 +42,7 @@ from .commands import (
     Stop,
     Trim,
 )
+from .epochs import Epochs
 from .health import HealthChecks
 from .inventory import Inventory
 from .message_sender import MessageSender
@@ -90,8 +91,9 @@ class AgentProgram:
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
         self._inbox: Deque[Callable[[], None]] = deque()  # work from other threads for the loop
-        self._push = MessageSender("push", self._delivered, self._address.via)
-        self._poll = MessageSender("poll", self._delivered, self._address.via)
+        outdated = Epochs(data).outdated
+        self._push = MessageSender("push", self._delivered, self._address.via, outdated)
+        self._poll = MessageSender("poll", self._delivered, self._address.via, outdated)
         self._slow = SlowWork(8)
         self._launching: Set[str] = set()
         self._log_port: Optional[socket.socket] = None  # listens in the machine's own network, for the first task's log

@@ -66,7 +66,7 @@ def show_the_way(folder: Path, entrances: Entrances, proxies: TrustedProxies) ->
 
     store = SqliteStore(folder / DATABASE)
     ports: CredentialPorts = SignpostPorts(store, secret_file(folder / "install.key"))  # type: ignore[assignment]
-    server = EntranceServer(Signpost(ports), entrances.all, proxies=proxies)
+    server = EntranceServer(Answers(Signpost(ports).reply), entrances.all, proxies=proxies)
     back = False
 
     def check() -> None:
@@ -94,10 +94,25 @@ def show_the_way(folder: Path, entrances: Entrances, proxies: TrustedProxies) ->
 
 
 class Signpost:
-    """The ASGI application."""
-
     def __init__(self, ports: CredentialPorts) -> None:
         self._ports = ports
+
+    def reply(self, request: Request) -> Reply:
+        fence = fence_of(self._ports.store)
+        if fence is None or fence.decides:  # the server comes up in a moment
+            return Reply(503, JSON, b"{}")
+        if request.path == "/healthz":
+            return Reply(200, JSON, b'{"alive":true}')
+        if request.path == "/readyz":
+            return Reply(503, JSON, b'{"ready":false}')
+        return answer(self._ports, fence, request)
+
+
+class Answers:
+    """The ASGI application of a server that decides nothing: each request gets a short answer, on a thread."""
+
+    def __init__(self, reply: Callable[[Request], Reply]) -> None:
+        self._reply = reply
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -108,21 +123,11 @@ class Signpost:
             try:
                 body = await exchange.body(MOST_BODY)
             except TooLarge:
-                body = b""  # it isn't needed to say where the control plane is
+                body = b""  # it isn't needed to say who decides
             except LeftEarly:
                 return
             request = Request(method=scope["method"], path=scope["path"], headers=headers, body=body)
             await exchange.answer(await asyncio.to_thread(self._reply, request))
-
-    def _reply(self, request: Request) -> Reply:
-        fence = fence_of(self._ports.store)
-        if fence is None or fence.decides:  # the server comes up in a moment
-            return Reply(503, JSON, b"{}")
-        if request.path == "/healthz":
-            return Reply(200, JSON, b'{"alive":true}')
-        if request.path == "/readyz":
-            return Reply(503, JSON, b'{"ready":false}')
-        return answer(self._ports, fence, request)
 
 
 async def _live(receive: Receive, send: Send) -> None:

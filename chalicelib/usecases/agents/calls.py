@@ -26,6 +26,7 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.keys import Key
+from chalicelib.domain.leases import Epoch
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.restorations import Met
@@ -85,6 +86,9 @@ class AgentPorts(SealedChangePorts, TaskPorts, LogPorts, StreamPorts, UploadPort
     def hold(self) -> Hold: ...
 
     @property
+    def epoch(self) -> Epoch | None: ...
+
+    @property
     def renew(self) -> Callable[[Put], None] | None: ...
 
 
@@ -106,10 +110,17 @@ def _exchange(plane: AgentPorts, credential: str, message: AgentMessage) -> cont
     for _ in range(ATTEMPTS):
         try:
             with unit_context(f"instance/{message.instance}"):
-                return _Exchange(plane, message).answer(credential)
+                return _of_epoch(plane.epoch, _Exchange(plane, message).answer(credential))
         except Conflict as conflict:
             log.debug("sync of %s lost a race for %s; retrying", message.instance, conflict.key)
     raise Refused("The records of this instance are changing too fast.", hint="Try again.")
+
+
+def _of_epoch(epoch: Epoch | None, answer: contract.SyncReply) -> contract.SyncReply:
+    """The answer, with the epoch by which its agent tells a server that doesn't decide any more."""
+    if epoch is not None:
+        answer["lease"], answer["epoch"] = epoch.lease, epoch.number
+    return answer
 
 
 def has_news(answer: Mapping[str, Any]) -> bool:

@@ -34,6 +34,7 @@ from chalicelib.usecases.people.projects import visible
 from chalicelib.usecases.ports import RecordPorts
 
 if TYPE_CHECKING:
+    from chalicelib.domain.leases import Epoch
     from chalicelib.engine.counters import Counters
 
 MIB = 1024 * 1024
@@ -76,6 +77,7 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_engine_units_failed_total": (COUNTER, "Units that a pass failed to process, and that are retried"),
     "dstack_engine_effects_total": (COUNTER, "Calls to clouds and hosts, by what came of them"),
     "dstack_ready": (GAUGE, "1 if this check of the server's readiness passes, else 0"),
+    "dstack_pair_epoch": (GAUGE, "Of a server of a pair, which decides: how often its lease has changed hands"),
     "dstack_request_duration_seconds": (HISTOGRAM, "Seconds until requests were answered, by class and status"),
     "dstack_job_decision_seconds": (HISTOGRAM, "Seconds from a job's submission to its place, or to why it waits"),
     "dstack_job_start_seconds": (HISTOGRAM, "Seconds until a job was begun by its machine, which was up"),
@@ -99,6 +101,9 @@ class MetricPorts(RecordPorts, Protocol):
 
     @property
     def problems(self) -> Callable[[], Mapping[str, str]]: ...
+
+    @property
+    def epoch(self) -> Epoch | None: ...
 
 
 @dataclass
@@ -144,6 +149,8 @@ def _server(plane: MetricPorts, exposition: Exposition, counters: Counters) -> N
         exposition.histograms.setdefault(f"dstack_{name}", []).append((dict(labels), histogram))
     for check, why in plane.problems().items():
         exposition.samples["dstack_ready"].append(({"check": check}, 0 if why else 1))
+    if plane.epoch is not None:
+        exposition.samples["dstack_pair_epoch"].append(({}, plane.epoch.number))
     for objective in OBJECTIVES.values():
         exposition.samples["dstack_objective_target_ratio"].append(({"objective": objective.name}, objective.target))
 
