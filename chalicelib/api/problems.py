@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.errors import DstackError, NotDeployed, StorageFull
+from chalicelib.errors import DstackError, Fenced, NotDeployed, StorageFull
 
 log = logging.getLogger("dstack.api")
 
@@ -27,7 +27,7 @@ def reply_to(error: Exception, where: str) -> Failure:
     """The response to a failed call. A failure that isn't the caller's fault is logged under an id in the response."""
     if isinstance(error, StorageFull):
         log.error("%s: %s", where, error)  # the caller can't fix it, but the operator can
-    if isinstance(error, NotDeployed) or (isinstance(error, DstackError) and error.status < 500):
+    if isinstance(error, NotDeployed | Fenced) or (isinstance(error, DstackError) and error.status < 500):
         return _known(error)
     number = secrets.token_hex(4)
     log.error("error %s at %s", number, where, exc_info=error)

@@ -1,5 +1,5 @@
-"""Servers of a pair on virtual time: their clocks run at different rates, the place answers late or never, and processes
-are paused, killed and started again. They do the steps of the protocol as real ones do."""
+"""Servers of a pair on virtual time: their clocks run at different rates, the place answers late or never, and
+processes are paused, killed and started again. They do the steps of the protocol as real ones do."""
 
 from __future__ import annotations
 

@@ -116,6 +116,7 @@ def members(tmp_path: Path) -> Iterator[list[Member]]:
             yield found
         finally:
             for member in found:
+                print(f"--- {member.port}", *member.lines, sep="\n")
                 if member.process is not None and member.process.poll() is None:
                     member.process.send_signal(signal.SIGCONT)
                 member.close()
@@ -147,7 +148,7 @@ def test_a_job_goes_on_while_its_servers_are_killed_and_paused(members: list[Mem
 
         first.kill()
         until("the second to decide", lambda: second.role() == "decides")
-        assert any("only looks until" in line for line in second.lines)
+        until("it to say so", lambda: any("only looks until" in line for line in second.lines), seconds=20)
         one.open()
         until("the output to go on", lambda: "on" in log_of(second, "goes-on").split())
         second.cli("server", "restored", "--data-dir", str(second.data), "--go-on")
