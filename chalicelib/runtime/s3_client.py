@@ -8,9 +8,9 @@ from chalicelib.errors import Refused
 from chalicelib.runtime.settings import emulator
 
 
-def s3_client(what: str, patience: float = 60.0) -> Any:
+def s3_client(what: str, patience: float | None = None) -> Any:
     """boto3's client. `what`: begins the refusal if there is no boto3, as in "Backups". `patience`: seconds for which
-    a request waits for an answer."""
+    a request waits for an answer, which is then not repeated; by default, boto3 waits and repeats."""
     try:
         import boto3  # type: ignore[import-untyped, unused-ignore]
     except ImportError as error:
@@ -22,7 +22,7 @@ def s3_client(what: str, patience: float = 60.0) -> Any:
     from botocore.exceptions import BotoCoreError
 
     try:
-        waits = Config(connect_timeout=min(patience, 60), read_timeout=patience)
-        return boto3.client("s3", endpoint_url=emulator(), config=waits)
+        once = Config(connect_timeout=patience, read_timeout=patience, retries={"total_max_attempts": 1})
+        return boto3.client("s3", endpoint_url=emulator(), config=None if patience is None else once)
     except BotoCoreError as error:
         raise Refused(f"S3 can't be asked: {error}.", hint="Check AWS_PROFILE and AWS_REGION.") from error

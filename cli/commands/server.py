@@ -33,8 +33,8 @@ DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, 
 DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NAME, DSTACK_SERVER_STOP_JOBS,
 DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN, DSTACK_SERVER_TLS_CERT, DSTACK_SERVER_TLS_KEY,
 DSTACK_SERVER_TLS_ACME, DSTACK_SERVER_TRUSTED_PROXIES, DSTACK_SERVER_PAIR.
-DSTACK_PAIR_EVERY is how often the server that decides copies itself to the place of its pair (10s), and DSTACK_PAIR_LEASE
-for how long it decides while it can't reach that place (15s); DSTACK_BACKUP_KEY_FILE seals the copies.
+DSTACK_PAIR_EVERY is how often the server of a pair that decides copies itself to their place (10s), DSTACK_PAIR_LEASE
+for how long it decides while it can't reach that place (15s), and DSTACK_BACKUP_KEY_FILE seals the copies.
 DSTACK_SERVER_LOG_FORMAT is text or json, and DSTACK_SERVER_LOG_REQUESTS the level of its lines about requests: info in
 JSON, debug in text.
 DSTACK_SERVER_AUDIT_FILE names a file to which each event is appended, for `dstack audit verify`; after

@@ -20,6 +20,7 @@ TOGETHER = {
     "tests/store/test_s3_real.py": "emulator",
     "tests/infra/test_stateful_real.py": "emulator",
     "tests/infra/test_restore_real.py": "emulator",
+    "tests/runtime/pair/test_places_s3_real.py": "emulator",
     "tests/runtime/test_backup_s3_real.py": "emulator",
     "tests/infra/test_spending_real.py": "emulator",
     "tests/engine/test_asl_real.py": "emulator",

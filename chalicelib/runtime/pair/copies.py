@@ -143,4 +143,6 @@ class Spare:
     def restore(self, name: str, folder: Path, *, whole: bool) -> Restored:
         """Make the data folder as it was at this copy. `whole`: it has every commit, so its server has nothing to look
         at before it acts."""
-        return restore(self._backups, folder, _now(), name=name, looks=0 if whole else LOOKS)
+        done = restore(self._backups, folder, _now(), name=name, looks=0 if whole else LOOKS)
+        self._at_hand.keep(())
+        return done

@@ -2,7 +2,8 @@
 
 1. A server decides until `lasts` seconds after it began its last successful renewal.
 2. Another server takes the lease by swapping exactly the one that it has seen unchanged for `PATIENCE` times as long.
-   The owner itself may take it again at once: its data folder has one server at a time, which isn't deciding now.
+   The owner itself may take it again at once: its data folder has one server at a time, which isn't deciding now. An
+   owner that has stopped says so in the lease, and decides nothing any more.
 3. A renewal and a takeover are the same swap. So if a takeover succeeds, the owner has renewed nothing since its lease
    was first seen, and began its last renewal before that.
 
@@ -119,4 +120,6 @@ class Watch:
             return float("inf")
         if self.seen.lease.owner == self._owner:
             return 0.0
-        return max(0.0, self._since + PATIENCE * self.seen.lease.lasts - now)
+        lease = self.seen.lease
+        patience = lease.lasts if lease.rests else PATIENCE * lease.lasts  # who rests may want to start again
+        return max(0.0, self._since + patience - now)

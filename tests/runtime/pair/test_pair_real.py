@@ -1,7 +1,10 @@
-"""A pair of real servers, one address before them, and a job that goes on while they take over from each other."""
+"""A pair of real servers, started as docs/operate/standby.md says, one address before them, and a job that goes on
+while they take over from each other."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 import socket
 import threading
@@ -17,9 +20,11 @@ import pytest
 from tests.bench.measure import submit, task
 from tests.harness.gates import gate
 from tests.harness.ports import free_port
-from tests.harness.server import HttpError, Server, until
+from tests.harness.server import ROOT, HttpError, Server, until
 from tests.runtime.live import log_of, run_of, wait_for
 
+PAGE = (ROOT / "docs" / "operate" / "standby.md").read_text(encoding="utf-8")
+START = re.compile(r"(?m)^\$ dstack server (--pair .*) --host \S+ --data-dir /srv/dstack$")
 LEASE = 8  # seconds: a server that can't renew it for so long on busy cores would lose it
 
 
@@ -94,9 +99,9 @@ class Member(Server):
 def members(tmp_path: Path) -> Iterator[list[Member]]:
     """Three servers: the third has the machine of the first, with a new data folder. The simulated cloud is one."""
     ports = [free_port() for _ in range(3)]
+    one, two = START.findall(PAGE)
     env = {
         "DSTACK_BACKUP_KEY_FILE": str(tmp_path / "key"),
-        "DSTACK_SERVER_PAIR": str(tmp_path / "place"),
         "DSTACK_PAIR_EVERY": "1s",
         "DSTACK_PAIR_LEASE": f"{LEASE}s",
         "DSTACK_AGENT_RUNTIME": "process",
@@ -105,7 +110,8 @@ def members(tmp_path: Path) -> Iterator[list[Member]]:
     with closing(Balancer(ports)) as balancer:
         for number, port in enumerate(ports):
             home = tmp_path / str(number)
-            flags = ("--fake-cloud", "--no-local-fleet", "--public-url", balancer.url)
+            shown = (two if found else one).replace("/mnt/pair/dstack", str(tmp_path / "place"))
+            flags = ("--fake-cloud", *shlex.split(shown.replace("https://dstack.example.com", balancer.url)))
             member = Member(home, flags, env)
             member.port = port
             member.data.mkdir(parents=True, mode=0o700)
@@ -116,7 +122,7 @@ def members(tmp_path: Path) -> Iterator[list[Member]]:
             yield found
         finally:
             for member in found:
-                print(f"--- {member.port}", *member.lines, sep="\n")
+                print(f"--- {member.port}", *member.lines, sep="\n")  # shown if the test fails
                 if member.process is not None and member.process.poll() is None:
                     member.process.send_signal(signal.SIGCONT)
                 member.close()
@@ -132,8 +138,11 @@ def test_a_job_goes_on_while_its_servers_are_killed_and_paused(members: list[Mem
         first.join()
         assert answer(first.url, "/healthz")[1] == {"alive": True, "role": "decides", "epoch": 1}
         second.join()
+        until("it to have a copy", lambda: "decides (epoch 1).'" in str(answer(second.url, "/readyz")))
         status, said = answer(second.url, "/readyz")
-        assert (status, said["ready"]) == (503, False) and "stands by" in str(said)
+        shown = orjson.dumps(said).decode().replace(socket.gethostname(), "server-a")
+        assert status == 503 and f"$ curl http://10.0.0.12:3000/readyz\n{shown}\n" in PAGE
+        until("its line", lambda: f"\n{second.lines[0]}\n" in PAGE)
         with pytest.raises(HttpError) as refused:
             second.call("/api/projects/list")
         assert refused.value.status == 503 and "This server stands by" in refused.value.body
@@ -155,6 +164,8 @@ def test_a_job_goes_on_while_its_servers_are_killed_and_paused(members: list[Mem
 
         with pytest.raises(AssertionError, match="has taken over"):
             first.join()
+        refusal = first.lines[-1].replace(str(first.data), "/srv/dstack").replace(socket.gethostname(), "server-b")
+        assert f"\n{refusal}\n" in PAGE
         third.join()
         until("the third to stand by", lambda: third.role() == "stands by")
         assert second.process is not None
@@ -176,5 +187,5 @@ def test_a_job_goes_on_while_its_servers_are_killed_and_paused(members: list[Mem
 
 def _copied(server: Member) -> bytes:
     """The lease."""
-    folder = Path(server.env["DSTACK_SERVER_PAIR"]) / "lease"
+    folder = server.home.parent / "place" / "lease"
     return max(path for path in folder.iterdir() if path.name.isdigit()).read_bytes()
