@@ -88,22 +88,17 @@ class Backups:
         name = self._key.name(content)
         if name not in self._known:
             sealed = self._key.seal(zlib.compress(content, 6), name)
-            self._blobs.put(self.place_of(name), sealed)
+            self._blobs.put(part_place(name), sealed)
             self.stored += len(sealed)
             self._known.add(name)
         return name
-
-    @staticmethod
-    def place_of(name: str) -> str:
-        """The name of the blob with this part."""
-        return f"{_PARTS}{name[:2]}/{name}"
 
     def has(self, names: Iterable[str]) -> bool:
         return self._known.issuperset(names)
 
     def get(self, name: str) -> bytes:
         """A part's content. Raises Refused if it isn't what was put."""
-        sealed = self._blobs.get(self.place_of(name))
+        sealed = self._blobs.get(part_place(name))
         if sealed is None:
             raise Refused(
                 f"The part {name[:12]} of the backup is missing.",
@@ -171,6 +166,11 @@ class Backups:
         self._blobs.delete(*stale)
         self._known -= {name.rpartition("/")[2] for name in stale}
         return len(old)
+
+
+def part_place(name: str) -> str:
+    """The blob with this part."""
+    return f"{_PARTS}{name[:2]}/{name}"
 
 
 def cut(lines: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:

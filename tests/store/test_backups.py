@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chalicelib.domain.instants import DAY, HOUR, Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Refused
-from chalicelib.store.backups import Backups, KeySource, Moment, _place, cut, moment_at, opened, stamp
+from chalicelib.store.backups import Backups, KeySource, Moment, cut, moment_at, opened, part_place, stamp
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.port import Record
 from chalicelib.store.record_lines import line_of, record_of
@@ -144,7 +144,7 @@ def test_what_many_backups_share_is_read_once_to_find_what_is_old(tmp_path: Path
         moment(backups, AT + hour * HOUR, lines(1), files=files)
     blobs.read.clear()
     backups.prune(AT + HOUR, AT + DAY)
-    assert sorted(blobs.read) == sorted([*(f"moments/{name}" for name in backups.moments()), _place(files[0])])
+    assert sorted(blobs.read) == sorted([*(f"moments/{name}" for name in backups.moments()), part_place(files[0])])
     assert backups.get(files[0]).startswith(b'["a"') and len(backups.moments()) == 9
 
 

@@ -15,7 +15,7 @@ from chalicelib.runtime.backup import back_up
 from chalicelib.runtime.pair.tenure import Tenure
 from chalicelib.runtime.restore import Restored, restore
 from chalicelib.runtime.ticker import Ticker
-from chalicelib.store.backups import Backups, Moment
+from chalicelib.store.backups import Backups, Moment, part_place
 from chalicelib.store.blobs import Blobs, FileBlobs
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Spare:
         parts = [*moment.records, *moment.feed, *moment.files]
         parts += [part for entry in self._backups.files(moment) for part in entry.parts]
         for part in parts:
-            self._at_hand.get(self._backups.place_of(part))
+            self._at_hand.get(part_place(part))
         self._at_hand.keep(set(parts))
         self.moment = moment
 
