@@ -130,8 +130,8 @@ def test_the_other_server_takes_over_with_the_copy_that_the_lease_names(
     note(first, b"lost", 2)
     tenure = taken_over(standby, elapsed)
     assert noted(second) == b"copied"
-    mark, looking = restoration(second.folder, go_on=False)
-    assert looking and mark is not None and mark.looks_until - mark.at == LOOKS
+    mark, now = restoration(second.folder, go_on=False)
+    assert mark is not None and mark.looking(now) and mark.looks_until - mark.at == LOOKS
     assert tenure.epoch.number == 3 and tenure.decides
 
 
@@ -170,7 +170,7 @@ def test_after_a_servers_orderly_end_nothing_is_lost_and_nothing_looked_at(
     standby.turn()
     assert "has stopped (epoch 1)" in standby.why
     taken_over(standby, elapsed, lasts=7.5)
-    assert noted(second) == b"last" and restoration(second.folder, go_on=False) == (None, False)
+    assert noted(second) == b"last" and restoration(second.folder, go_on=False)[0] is None
     found = second.leases.read()
     assert found is not None and not found.lease.rests
 
