@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.v1 import FLEETS, changes_in
 from chalicelib.configuration.server_spec import ServerConfig
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.runtime.pair.tenure import Tenure
-    from chalicelib.store.port import Change
+    from chalicelib.store.port import Change, Store
     from chalicelib.store.sqlite import SqliteStore
     from chalicelib.usecases.context import Providers
 
@@ -90,6 +90,12 @@ def _database(settings: ServerSettings, clock: Clock | None) -> SqliteStore:
     return SqliteStore(settings.data_dir / "plane.db", now=time if clock is None else lambda: clock.now() / SECOND)
 
 
+def _tenured(store: SqliteStore, tenure: Tenure | None) -> Store:
+    from chalicelib.runtime.pair.tenure import TenuredStore
+
+    return store if tenure is None else TenuredStore(store, tenure.check)
+
+
 class EmbeddedRoot(Root):
     """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
 
@@ -107,12 +113,10 @@ class EmbeddedRoot(Root):
         server_url: str,
         *,
         clock: Clock | None = None,
-        tenure: Tenure | None = None,
+        tenure: Tenure | None = None,  # of a server of a pair: the time for which it decides
     ) -> None:
-        """`tenure`: the time for which this server of a pair decides."""
         from chalicelib.hosts.connection import SshLogins
         from chalicelib.runtime.accounts import StoredAccounts
-        from chalicelib.runtime.pair.tenure import TenuredStore
         from chalicelib.runtime.sign_on import sign_on_ports
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.announcing_store import AnnouncingStore
@@ -126,12 +130,10 @@ class EmbeddedRoot(Root):
 
         self._database, folder = _database(settings, clock), settings.data_dir
         clock = clock or SystemClock(after=self._database.newest_event())
-        self.tenure = tenure
-        below = self._database if tenure is None else TenuredStore(self._database, tenure.check)
-        store = AnnouncingStore(HistoryStore(below, settings.retention), self._committed)
+        store = AnnouncingStore(HistoryStore(_tenured(self._database, tenure), settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
-        self.polls, self.counters = Polls(), Counters()
+        self.tenure, self.polls, self.counters = tenure, Polls(), Counters()
         self.effects, self.accounts = EffectPools(), ProviderThreads(lambda: self)
         self.gateway_news = GatewayNews(self.polls.ring)
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # a stream takes up to four
@@ -171,12 +173,11 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
                 streams=self.streams,
                 rights=self._rights_changed,
-                **{"problems": self.problems, **trace_ports(settings.traces, settings.trace_headers)},
+                **self._facts(settings),
                 counters=self.counters,
                 renew=self.renewals.add,
                 journal=self.journal,
                 hold=self.hold,
-                epoch=None if tenure is None else tenure.epoch,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.build(),
                 **sign_on_ports(config, clock),
@@ -184,6 +185,11 @@ class EmbeddedRoot(Root):
         )
         self.audits = AuditLogs(logs_of(settings.audit_file, settings.audit, folder, self._database))
         self.subscribers = Subscribers(lambda: self.plane, self._database)
+
+    def _facts(self, settings: ServerSettings) -> dict[str, Any]:
+        """The ports that say how this server is, and those for whoever traces it."""
+        epoch = None if self.tenure is None else self.tenure.epoch
+        return {"problems": self.problems, "epoch": epoch, **trace_ports(settings.traces, settings.trace_headers)}
 
     def checks(self) -> Mapping[str, Check]:
         lease = None if self.tenure is None else self.tenure.why
