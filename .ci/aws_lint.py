@@ -37,8 +37,17 @@ def rendered() -> dict[str, str]:
 
     with packer("dev", {}) as packed:
         main = packed.template(Choices(reserved=functions.reserved(1_000)))
+        elsewhere = packed.template(Choices(agent_api=True))
         private = packed.template(Choices(endpoints=("vpce-0123456789abcdef0",)))
-    templates = {"stack": main, "private": private, "data": stateful.template(), "spending": spending.template("dev")}
+    no_budget = spending.template("dev", budget=False)
+    templates = {
+        "elsewhere": elsewhere,
+        "elsewhere-spending": no_budget,
+        "stack": main,
+        "private": private,
+        "data": stateful.template(),
+        "spending": spending.template("dev"),
+    }
     arn = "arn:aws:lambda:eu-west-1:123456789012:function:performer"
     machines = {f"{name}.machine": asl.render(each, arn) for name, each in WORKFLOWS.items()}
     policies = {
@@ -47,7 +56,9 @@ def rendered() -> dict[str, str]:
     where = AwsAccount("123456789012", "eu-west-1", "arn:aws:iam::123456789012:user/me")
     key, boundary = f"arn:aws:kms:eu-west-1:{where.id}:key/1-2", f"arn:aws:iam::{where.id}:policy/limits"
     all_ = Options(boundary, key, {"team": "ml"}, alarms=True, bus=True, vpc=True, private=True)
-    deploying = deploy_policy.documents("dev", where, all_)
+    deploying = deploy_policy.documents("dev", where, all_) + deploy_policy.documents(
+        "dev", where, Options(agent_api=True)
+    )
     policies |= {f"deploy-{number}.policy": each for number, each in enumerate(deploying)}
     return {f"{name}.json": json.dumps(each, indent=1) for name, each in {**templates, **machines, **policies}.items()}
 
@@ -56,7 +67,8 @@ def commands(folder: Path) -> Iterator[list[str]]:
     templates = sorted(str(path) for path in folder.glob("*.json") if "." not in path.stem)
     yield [str(TOOLS / "cfn-lint"), *templates, *IGNORED]
     elsewhere = [f"--regions={region}" for region in PARTITIONS]
-    yield [str(TOOLS / "cfn-lint"), *elsewhere, str(folder / "data.json"), *IGNORED]
+    for name in ("data", "elsewhere", "elsewhere-spending"):
+        yield [str(TOOLS / "cfn-lint"), *elsewhere, str(folder / f"{name}.json"), *IGNORED]
     yield [str(TOOLS / "python"), str(ROOT / ".ci" / "aws_handlers.py"), "--check"]
     policies = sorted(map(str, folder.glob("*.policy.json")))
     yield [str(TOOLS / "python"), "-W", "ignore", str(ROOT / ".ci" / "aws_policies.py"), *templates, *policies]

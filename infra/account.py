@@ -68,17 +68,7 @@ def here(region: str | None = None, profile: str | None = None) -> AwsAccount:
     os.environ.setdefault("AWS_DEFAULT_REGION", found)
     with explained("find out whose credentials these are"):
         caller = client("sts").get_caller_identity()
-    _usual_partition(found, caller["Arn"])
     return AwsAccount(caller["Account"], found, caller["Arn"])
-
-
-def _usual_partition(region: str, arn: str) -> None:
-    partition = arn.split(":")[1]
-    if partition != "aws":
-        raise Refused(
-            f"The region {region} is of the partition {partition}, where Lambda has no Function URLs: agents call one.",
-            hint="Deploy to a region of the partition aws, or run `dstack server` on a machine there.",
-        )
 
 
 @contextmanager

@@ -17,6 +17,10 @@ from infra.functions import FUNCTIONS
 FREE = "nothing while it isn't used"
 CHARGES: Mapping[str, str] = {
     "AWS::ApiGateway::RestApi": FREE,
+    "AWS::ApiGatewayV2::Api": FREE,
+    "AWS::ApiGatewayV2::Integration": FREE,
+    "AWS::ApiGatewayV2::Route": FREE,
+    "AWS::ApiGatewayV2::Stage": FREE,
     "AWS::Budgets::Budget": "nothing: budgets that start no actions are free",
     "AWS::CloudWatch::Alarm": "$0.10 a month for each metric that it reads: none is made unless `Alarms` is on",
     "AWS::DynamoDB::Table": "nothing but its storage, as it is billed by request",

@@ -39,7 +39,20 @@ from chalicelib.store.port import Store
 from chalicelib.store.record_form import FORM, announce_form, form_of
 from chalicelib.usecases.agents.downloads import publish
 from chalicelib.usecases.operator.first_start import first_start
-from infra import account, alarms, artefacts, carriers, command, installed, spending, stateful, tagging, uploads, vpc
+from infra import (
+    account,
+    agent_address,
+    alarms,
+    artefacts,
+    carriers,
+    command,
+    installed,
+    spending,
+    stateful,
+    tagging,
+    uploads,
+    vpc,
+)
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import ALONE, BOUNDED, PUBLIC, reserved
@@ -110,7 +123,8 @@ class Deployment:
         given |= {"InstallId": self._install_id(), "Stream": data.output("Stream")}
         code = {name: (bucket, artefact.key) for name, artefact in built.items()}
         variables = installed.variables() | tagging.variables(self.tags)
-        chosen = Choices(code, variables, reserved(self._room()), bucket, self.python, endpoints)
+        by_api = agent_address.is_api(before | given, self.where.partition)
+        chosen = Choices(code, variables, reserved(self._room()), bucket, self.python, endpoints, by_api)
         template = json.dumps(self._timed("template", lambda: template_of(chosen)), sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
         self._timed("stack", lambda: self._bring_up(main, given, TemplateURL=url))
@@ -190,11 +204,13 @@ class Deployment:
         try:
             old = {} if stack.found() else {name: value for name, value in before.items() if name in known}
             given = {name: value for name, value in self.parameters.items() if name in known}
-            self._bring_up(stack, old | given, TemplateBody=json.dumps(spending.template(self.stage)))
+            chosen = stack.parameters() | old | given
+            template = spending.template(self.stage, budget=chosen.get("SpendingAlarm") != "0")
+            self._bring_up(stack, old | given, TemplateBody=json.dumps(template))
         except (Refused, command.Declined) as error:
             self.say(spending.describe_refusal(error.message))
         else:
-            self.say(spending.describe(chosen := stack.parameters()))
+            self.say(spending.describe(chosen))
             if text := alarms.describe(self.stage, chosen):
                 self.say(text)
 
@@ -305,8 +321,9 @@ def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callabl
             hint="Unset it, and allow `pricing:GetProducts` to the keys of backends, or set DSTACK_CATALOG_URL.",
         )
     parameters, tags = command.pairs(given.set, "--set", SET), tagging.given(given.tag)
-    chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | parameters  # an emulator has no budgets
     where = account.here(given.region, given.profile)
+    unbudgeted = emulator() or where.partition == "aws-us-gov"  # which have no budgets
+    chosen = ({"SpendingAlarm": "0"} if unbudgeted else {}) | parameters
     report = DeployReport(given.stage, where.id, where.region)
     say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.arn}")
     Deployment(given.stage, where, say, agree, report, chosen, tags, given.python, given.poll).run()

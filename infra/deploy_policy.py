@@ -91,8 +91,8 @@ def run(given: argparse.Namespace, say: command.Say, _: command.Agree) -> Policy
     parameters = command.pairs(given.set, "--set", SET)
     if unknown := sorted(parameters.keys() - (known := stateless.parameters() | spending.parameters()).keys()):
         raise Invalid(f"A stage has no parameter {', '.join(unknown)}.", hint=f"It has {', '.join(sorted(known))}.")
-    chosen = Options.of(parameters, tagging.merged({}, tagging.given(given.tag)))
     where = named(given.account, given.region) if given.account else account.here(given.region, given.profile)
+    chosen = Options.of(parameters, tagging.merged({}, tagging.given(given.tag)), where.partition)
     files = write(given.stage, where, chosen, given.into)
     say(f"Stage {given.stage} in account {where.id}, region {where.region}: {len(FUNCTIONS)} functions")
     for file in files:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.account import DATA, SPENDING
+from infra.agent_address import USUAL, is_api
 from infra.grants import TABLE, dead_letter_queue
 from infra.policies import ACCOUNT, PARTITION, REGION, Grant
 
@@ -42,6 +43,7 @@ class Options:
     bus: bool = False  # of EventBridge, for state changes
     vpc: bool = False  # a function is put into one
     private: bool = False  # the API has no public address
+    agent_api: bool = False  # agents call an API instead of a Function URL
 
     @property
     def notifies(self) -> bool:
@@ -49,8 +51,8 @@ class Options:
         return self.alarm or self.alarms
 
     @staticmethod
-    def of(parameters: Mapping[str, str], tags: Mapping[str, str]) -> Options:
-        """By the stacks' parameters."""
+    def of(parameters: Mapping[str, str], tags: Mapping[str, str], partition: str = USUAL) -> Options:
+        """By the stacks' parameters, and the partition that they are deployed to."""
         return Options(
             parameters.get("Boundary", ""),
             parameters.get("EncryptionKey", ""),
@@ -60,6 +62,7 @@ class Options:
             bus=parameters.get("Bus") == "on",
             vpc=bool(parameters.get("BastionSubnets")),
             private=bool(parameters.get("ApiEndpoints")),
+            agent_api=is_api(parameters, partition),
         )
 
 
@@ -166,12 +169,11 @@ def _of_data() -> Iterator[Grant]:
 def _of_functions(stage: str) -> Iterator[Grant]:
     yield _grant(
         "Functions",
-        "lambda:AddPermission CreateFunctionUrlConfig DeleteFunction DeleteFunctionConcurrency "
-        "DeleteFunctionEventInvokeConfig DeleteFunctionUrlConfig GetFunction GetFunctionCodeSigningConfig "
-        "GetFunctionConcurrency GetFunctionEventInvokeConfig GetFunctionRecursionConfig GetFunctionScalingConfig "
-        "GetFunctionUrlConfig GetPolicy GetRuntimeManagementConfig ListTags PutFunctionConcurrency "
+        "lambda:AddPermission DeleteFunction DeleteFunctionConcurrency DeleteFunctionEventInvokeConfig GetFunction "
+        "GetFunctionCodeSigningConfig GetFunctionConcurrency GetFunctionEventInvokeConfig GetFunctionRecursionConfig "
+        "GetFunctionScalingConfig GetPolicy GetRuntimeManagementConfig ListTags PutFunctionConcurrency "
         "PutFunctionEventInvokeConfig PutFunctionRecursionConfig RemovePermission TagResource UntagResource "
-        "UpdateFunctionCode UpdateFunctionConfiguration UpdateFunctionEventInvokeConfig UpdateFunctionUrlConfig",
+        "UpdateFunctionCode UpdateFunctionConfiguration UpdateFunctionEventInvokeConfig",
         FUNCTIONS,
     )
     yield _grant("Others", "lambda:GetFunction", "lambda:function:dstack-chalice-{stage}-reconcile")
@@ -208,6 +210,12 @@ def _of_choices(chosen: Options) -> Iterator[Grant]:
     if chosen.alarms:
         actions = "cloudwatch:DeleteAlarms DescribeAlarms ListTagsForResource PutMetricAlarm TagResource UntagResource"
         yield _grant("Alarms", actions, ALARMS)
+    if chosen.agent_api:
+        yield _grant("AgentApis", "apigateway:DELETE GET PATCH PUT TagResource UntagResource", "apigateway:/apis/*")
+        yield _grant("CreateAgentApis", "apigateway:POST", "apigateway:/apis", "apigateway:/apis/*")
+    else:
+        actions = "lambda:CreateFunctionUrlConfig DeleteFunctionUrlConfig GetFunctionUrlConfig UpdateFunctionUrlConfig"
+        yield _grant("AgentUrl", actions, FUNCTIONS)
     if chosen.bus:
         yield from _of_bus()
     if chosen.vpc:

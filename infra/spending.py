@@ -35,13 +35,17 @@ SERVICES = (
 )
 
 
-def template(stage: str) -> dict[str, Any]:
+def template(stage: str, *, budget: bool = True) -> dict[str, Any]:
+    """Without `budget` it doesn't name what CloudFormation doesn't know in every region."""
+    made, known = resources(stage), conditions()
+    if not budget:
+        del made["SpendingBudget"], known["SpendingIsWatched"]
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "dstack: the alarms on what one control plane itself costs, and on how it works",
         "Parameters": parameters(),
-        "Conditions": conditions(),
-        "Resources": resources(stage) | alarms.resources(stage, {"Ref": "SpendingTopic"}),
+        "Conditions": known,
+        "Resources": made | alarms.resources(stage, {"Ref": "SpendingTopic"}),
     }
 
 
@@ -128,8 +132,8 @@ def describe_refusal(why: str) -> str:
     """The message if AWS didn't allow the alarm."""
     return (
         f"Everything is deployed but the alarms: {why}\n"
-        "AWS has no budgets for accounts that are younger than a day, or whose organisation keeps billing to itself: "
-        "deploy again later, or --set SpendingAlarm=0."
+        "AWS has no budgets in some regions, and none for accounts that are younger than a day, or whose organisation "
+        "keeps billing to itself: deploy again later, or --set SpendingAlarm=0."
     )
 
 

@@ -23,6 +23,7 @@ from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.planning.kernel.workflows import Definition
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
+from infra import agent_address
 from infra import grants as may
 from infra.artefacts import PYTHON
 from infra.functions import CHALICE, FUNCTIONS, REPETITIONS, UNNAMED, Function, named
@@ -48,6 +49,7 @@ class Choices:
     bucket: str = ""  # its name, if it isn't the default one
     python: str = PYTHON
     endpoints: tuple[str, ...] = ()  # the VPC endpoints through which alone the API is reached; none: from everywhere
+    agent_api: bool = False  # agents call an HTTP API, and no Function URL
 
 
 def template(stage: str, chosen: Choices = Choices()) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def template(stage: str, chosen: Choices = Choices()) -> dict[str, Any]:
             "Encrypted": encrypted,
         },
         "Resources": resources,
-        "Outputs": {"ApiUrl": {"Value": _api_url(chosen)}, "AgentUrl": {"Value": _AGENT_URL}},
+        "Outputs": {"ApiUrl": {"Value": _api_url(chosen)}, "AgentUrl": {"Value": _agent_url(chosen)}},
     }
 
 
@@ -84,7 +86,8 @@ def _api_url(chosen: Choices) -> Resources:
     return {"Fn::Sub": f"https://{host}.execute-api.${{AWS::Region}}.${{AWS::URLSuffix}}/api"}
 
 
-_AGENT_URL = {"Fn::GetAtt": ["AgentSyncUrl", "FunctionUrl"]}
+def _agent_url(chosen: Choices) -> Resources:
+    return agent_address.address(named("agent_sync").id, api=chosen.agent_api)
 
 
 def parameters() -> Resources:
@@ -127,6 +130,7 @@ def parameters() -> Resources:
             **ids,
             "Description": "VPC endpoints, through which alone the API is reached; `make deploy` renders them",
         },
+        **agent_address.parameters(),
         "BastionSubnets": {**ids, "Description": "subnets from which hosts are reached by SSH; none: the internet"},
         "BastionSecurityGroups": {
             **ids,
@@ -165,14 +169,19 @@ def _settings(stage: str, chosen: Choices) -> Resources:
         "bus": "${Bus}",
         "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/{may.dead_letter_queue(stage)}",
         "api_url": _api_url(chosen)["Fn::Sub"],
-        "agent_url": "${AgentSyncUrl.FunctionUrl}",
+        "agent_url": "${AgentUrl}",
         "state_machines": {name: f"${{{_machine_id(name)}}}" for name in WORKFLOWS},
     }
     properties = {
         "Name": f"/dstack-{stage}/settings",
         "Type": "String",
         "Description": "written by the stack; the functions read it at their start",
-        "Value": {"Fn::Sub": [json.dumps(value), {"Bus": _if("Announced", f"dstack-{stage}", "")}]},
+        "Value": {
+            "Fn::Sub": [
+                json.dumps(value),
+                {"Bus": _if("Announced", f"dstack-{stage}", ""), "AgentUrl": _agent_url(chosen)},
+            ]
+        },
     }
     return {"Type": "AWS::SSM::Parameter", "Properties": properties}
 
@@ -206,7 +215,9 @@ def _function(function: Function, stage: str, chosen: Choices) -> Resources:
         resources[f"{function.id}May"] = _may_invoke(function, "events.amazonaws.com", SourceArn=of_bus)
     if function.reads_event_log:
         resources |= _following(function, stage)
-    return resources | (_url(function) if function.url else {})
+    if function.url:
+        resources |= agent_address.resources(function.id, f"dstack-{stage}-agents", api=chosen.agent_api)
+    return resources
 
 
 def _of_chalice(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:
@@ -350,18 +361,6 @@ def _following(function: Function, stage: str) -> Resources:
     first = {"DependsOn": [f"{function.id}Role", "Settings"]}  # the function reads the bus's name there when it starts
     mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Condition": "Announced", **first, "Properties": properties}
     return {f"{function.id}Stream": mapping}
-
-
-def _url(function: Function) -> Resources:
-    """A public URL: agents have no identity in AWS, and each call is authenticated by its token. Lambda requires both
-    permissions; the second is only for calls through the URL."""
-    target = {"TargetFunctionArn": {"Ref": function.id}, "AuthType": "NONE"}
-    by_url = {"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"}
-    return {
-        f"{function.id}Url": {"Type": "AWS::Lambda::Url", "Properties": target},
-        f"{function.id}UrlOpen": _may_invoke(function, "*", **by_url),
-        f"{function.id}UrlMay": _may_invoke(function, "*", InvokedViaFunctionUrl=True),
-    }
 
 
 def _may_invoke(function: Function, principal: str, **more: Any) -> Resources:

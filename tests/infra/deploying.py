@@ -13,6 +13,7 @@ from typing import Any
 from infra import alarms, spending, stateful, stateless
 from infra.deployer import PASSED_TO, Options, made_up
 from infra.functions import FUNCTIONS
+from infra.stateless import Choices
 from tests.harness.iam import Call
 
 HERE = Path(__file__).parent
@@ -47,6 +48,9 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
         *("lambda:PutFunctionScalingConfig", "lambda:PassCapacityProvider", "lambda:AssociateRuntimeAlias"),
     ),
     "no code or template is asked for by its version": ("s3:GetObjectVersion",),
+    "no HTTP API is described by a file, has logs or a name of its own": (
+        *("Api s3:getObject", "Stage logs:*", "Integration iam:PassRole", "Stage iam:*"),
+    ),
     "no log is protected, indexed, delivered or written by a token": (
         *("logs:*DataProtectionPolicy", "logs:*Delivery", "logs:*IndexPolicy", "logs:*ResourcePolicy", "firehose:*"),
         *("logs:PutLogGroupDeletionProtection", "logs:PutBearerTokenAuthentication", "s3:REST.PUT.OBJECT"),
@@ -94,7 +98,7 @@ class Deploying:
     def resources(self) -> set[tuple[str, str]]:
         """Types, each with the name of one resource."""
         chosen = self.options
-        templates = [stateful.template(), stateless.template(STAGE)]
+        templates = [stateful.template(), stateless.template(STAGE, Choices(agent_api=chosen.agent_api))]
         templates += [spending.template(STAGE)]
         made = [(id_, each) for one in templates for id_, each in one["Resources"].items() if "Type" in each]
         watched = chosen.alarm or chosen.alarms
@@ -204,8 +208,9 @@ def _things(kind: str, name: str, action: str) -> Iterator[str]:
         files = "/deploy/chalice-DIGEST.zip" if operation == "GetObject" else ""
         yield f"arn:aws:s3:::dstack-{STAGE}-{ACCOUNT}-{REGION}{files}"
     elif service == "apigateway":
-        tail = "" if (kind, operation) == ("AWS::ApiGateway::RestApi", "POST") else "/a1b2c3/any"
-        yield f"arn:aws:apigateway:{REGION}::/restapis{tail}"
+        new = kind.endswith(("::RestApi", "V2::Api")) and operation == "POST"
+        of = "apis" if "V2" in kind else "restapis"
+        yield f"arn:aws:apigateway:{REGION}::/{of}{'' if new else '/a1b2c3/any'}"
         if operation == "UpdateRestApiPolicy":  # as it is made, and later
             yield f"arn:aws:apigateway:{REGION}::/restapis"
         if kind.endswith(("RestApi", "Stage")) and operation in ("PUT", "DELETE", "GET"):

@@ -17,13 +17,15 @@ from chalicelib.runtime.accounts import providers
 from chalicelib.runtime.settings import LambdaSettings
 from infra import grants as may
 from infra import spending, stateful, stateless, tagging, vpc
-from infra.functions import FUNCTIONS
+from infra.functions import FUNCTIONS, named
 from infra.stateless import Choices
 from tests.infra.account import Account
 from tests.infra.test_resuming import DATA, MAIN, Deployer
 
 KEY, BOUNDARY = "arn:aws:kms:here:1:key/1", "arn:aws:iam::1:policy/limits"
 ENDPOINTS = ("vpce-0a1b", "vpce-2c3d")
+HTTP_API = ("Api", "Integration", "Route", "Stage")
+FUNCTION = named("agent_sync")
 PARTITIONS = {"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn"}
 # Service principals have one name in every partition, but for those of EC2 and of logs. A machine's role may be passed
 # to either of EC2's. The role for spot machines has this name everywhere.
@@ -44,8 +46,13 @@ def rendered(partition: str, template: dict[str, Any]) -> str:
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize(
     "template",
-    [stateful.template(), stateless.template("dev", Choices(endpoints=ENDPOINTS)), spending.template("dev")],
-    ids=["data", "main", "spending"],
+    [
+        stateful.template(),
+        stateless.template("dev", Choices(endpoints=ENDPOINTS)),
+        stateless.template("dev", Choices(agent_api=True)),
+        spending.template("dev"),
+    ],
+    ids=["data", "main", "by an API", "spending"],
 )
 def test_every_arn_and_address_is_of_the_partition_that_it_is_deployed_to(
     partition: str, template: dict[str, Any]
@@ -131,6 +138,42 @@ def test_an_api_is_public_unless_endpoints_are_named() -> None:
         vpc.endpoints({"ApiEndpoints": "vpc-1"})
 
 
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_agents_call_an_api_where_lambda_has_no_urls(partition: str, tmp_path: Path) -> None:
+    account = Noting()
+    Careful(account, tmp_path, partition=partition).run()
+    Careful(account, tmp_path, partition=partition, set={"AgentApi": "on"}).run("2")
+    Careful(account, tmp_path, partition=partition).run("3")
+    Careful(account, tmp_path, partition=partition, set={"AgentApi": "off"}).run("4")
+    assert [each.agent_api for each in account.chosen] == [partition != "aws", True, True, False]
+
+
+def test_either_address_leads_to_the_same_function_and_is_the_one_that_agents_are_told() -> None:
+    for chosen, id_, types in (
+        (Choices(), "AgentSyncUrl", {"Lambda::Url"}),
+        (Choices(agent_api=True), "AgentSyncApi", {f"ApiGatewayV2::{each}" for each in HTTP_API}),
+    ):
+        template = stateless.template("dev", chosen)
+        made = {name: each for name, each in template["Resources"].items() if name.startswith("AgentSync")}
+        kinds = {each["Type"].removeprefix("AWS::") for each in made.values()}
+        assert {each for each in kinds if each.startswith("ApiGatewayV2") or each == "Lambda::Url"} == types
+        _, names = template["Resources"]["Settings"]["Properties"]["Value"]["Fn::Sub"]
+        assert names["AgentUrl"] == template["Outputs"]["AgentUrl"]["Value"]
+        assert names["AgentUrl"]["Fn::GetAtt"][0] == id_
+    calls, route = (made[f"AgentSyncApi{each}"]["Properties"] for each in ("Calls", "Route"))
+    assert calls["IntegrationUri"] == {"Fn::GetAtt": ["AgentSync", "Arn"]} and calls["PayloadFormatVersion"] == "2.0"
+    assert route["RouteKey"] == "$default", "whatever path"
+    assert FUNCTION.timeout < 30, "an HTTP API gives up then"
+
+
+def test_no_budget_is_named_where_none_is_wanted(tmp_path: Path) -> None:
+    """CloudFormation doesn't know them in every region, and refuses a template that names one."""
+    assert "Budget" not in json.dumps(spending.template("dev", budget=False)["Resources"]).replace("budgets", "")
+    account = Noting()
+    Careful(account, tmp_path, set={"SpendingAlarm": "0"}).run()
+    assert "SpendingBudget" not in account.stacks[f"{MAIN}-spending"].template["Resources"]
+
+
 class Noting(Account):
     """It also keeps tags, of stacks and of parameters, and the keys that these are sealed with."""
 
@@ -161,7 +204,10 @@ class Careful(Deployer):
         assert isinstance(self.account, Noting)
         self.account.chosen.append(chosen)
         found = super().template(chosen)
-        return {**found, "Parameters": {**found["Parameters"], **dict.fromkeys(("EncryptionKey", "ApiEndpoints"))}}
+        return {
+            **found,
+            "Parameters": {**found["Parameters"], **dict.fromkeys(("AgentApi", "EncryptionKey", "ApiEndpoints"))},
+        }
 
 
 def test_tags_are_of_every_stack_and_stay_until_they_are_taken_away(tmp_path: Path) -> None:

@@ -39,13 +39,6 @@ def test_a_name_of_21_characters_is_one() -> None:
     assert checked("a" * 21) == "a" * 21
 
 
-@pytest.mark.parametrize(("partition", "region"), [("aws-us-gov", "us-gov-west-1"), ("aws-cn", "cn-north-1")])
-def test_where_agents_would_have_nothing_to_call_nothing_is_deployed(partition: str, region: str) -> None:
-    account._usual_partition("eu-west-1", "arn:aws:iam::1:user/me")
-    with pytest.raises(Refused, match=f"{region} is of the partition {partition}, where Lambda has no Function URLs"):
-        account._usual_partition(region, f"arn:{partition}:iam::1:user/me")
-
-
 def failed(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "as told"}}, "Call")
 

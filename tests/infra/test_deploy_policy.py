@@ -35,6 +35,7 @@ CHOSEN = {
     "a bus": Options(bus=True),
     "a VPC": Options(vpc=True),
     "a private API": Options(private=True),
+    "an API for agents": Options(agent_api=True),
     "everything": ALL,
 }
 
@@ -91,7 +92,19 @@ def test_each_policy_fits_into_a_managed_one(options: Options) -> None:
 
 @pytest.mark.parametrize("options", CHOSEN.values(), ids=list(CHOSEN))
 def test_it_is_about_this_stage_alone_but_for_what_has_no_names(options: Options) -> None:
-    nameless = {"Templates", "Limits", "AllLogs", "Apis", "ApiTags", "Private", "Transform", "Subscriptions", "Bills"}
+    nameless = {
+        "Templates",
+        "Limits",
+        "AllLogs",
+        "Apis",
+        "AgentApis",
+        "CreateAgentApis",
+        "ApiTags",
+        "Private",
+        "Transform",
+        "Subscriptions",
+        "Bills",
+    }
     nameless |= {"Network", "CreateStream", "Stream", "StreamTags"}
     for each in statements(documents(STAGE, WHERE, options)):
         assert not any("*" in action for action in each["Action"])
@@ -175,7 +188,7 @@ def test_the_command_writes_what_a_deployment_with_the_same_options_needs(
     assert deploy_policy.main([*given, "--set", f"EncryptionKey={key}", "--tag", "team=ml"]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     where = AwsAccount("111122223333", "us-gov-west-1", "arn:aws-us-gov:iam::1:x")
-    expected = documents("prod", where, Options(key=key, tags={"team": "ml"}))
+    expected = documents("prod", where, Options(key=key, tags={"team": "ml"}, agent_api=True))
     *policies, of_key = map(Path, report["files"])
     assert [json.loads(path.read_text()) for path in policies] == expected
     (logs,) = json.loads(of_key.read_text())

@@ -39,10 +39,11 @@ class Deployer:
     begun: int = 0  # how often the first start was reached
     set: dict[str, str] = field(default_factory=dict)  # parameters that they choose
     tags: dict[str, str] = field(default_factory=dict)
+    partition: str = "aws"
 
     def run(self, release: str = "1") -> DeployReport:
         report = DeployReport("dev")
-        where = AwsAccount("1", "here", "me")
+        where = AwsAccount("1", "here", f"arn:{self.partition}:iam::1:user/me")
         one = _Deployment(
             "dev",
             where,

@@ -85,7 +85,7 @@ def settings_template() -> dict[str, Any]:
 def test_functions_know_of_the_bus_only_while_there_is_one() -> None:
     """Else nothing would tell the server that announces from the one that doesn't, and what it costs."""
     _, names = RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"]
-    assert (settings_template()["bus"], names) == ("${Bus}", {"Bus": {"Fn::If": ["Announced", "dstack-dev", ""]}})
+    assert (settings_template()["bus"], names["Bus"]) == ("${Bus}", {"Fn::If": ["Announced", "dstack-dev", ""]})
     assert RESOURCES["StateChanges"]["Condition"] == RESOURCES["PublishStream"]["Condition"] == "Announced"
     assert "Settings" in RESOURCES["PublishStream"]["DependsOn"]
 

@@ -18,11 +18,12 @@ TRAIN = "type: task\nname: train\ncommands: [ls]\n"  # nowhere to run, so it fai
 
 
 def announced(trip: Journey) -> None:
-    """The bus is switched on: a queue gets each change of state, and a rule applies a stored configuration, once."""
+    """The bus is switched on: a queue gets each change of state, and a rule applies a stored configuration, once. From
+    then on agents call an API, as where there are no Function URLs."""
     assert trip.one.front is not None
     with trip.one.front.closed():
         # The emulator sees no change where only a parameter is another, so a setting is changed, too.
-        trip.one.make("deploy", args="--set Bus=on", DSTACK_RETAIN_EVENTS="60")
+        trip.one.make("deploy", args="--set Bus=on --set AgentApi=on", DSTACK_RETAIN_EVENTS="60")
     trip.one.lead()
     assert trip.one.call("/api/server/get_cost", {})["counts"]["a state change"] > 0, "the API knows of the bus"
     (follows,) = trip.one.client("lambda").list_event_source_mappings()["EventSourceMappings"]

@@ -2,7 +2,8 @@
 
 The emulator serves an API and a Function URL under paths with ids that it makes up, and AWS's own names don't resolve
 here. People and agents call this front instead, as they would a domain of the owner's. It knows no paths of its own:
-what begins with `/agent/` goes to the Function URL, everything else to the API's stage.
+what begins with `/agent/` goes to the Function URL, or to the API that takes its place, everything else to the API's
+stage.
 
 It lets few calls through at once. The emulator starts a process for each call that finds none free, and ends one whose
 time ran out: after an upgrade, callers who don't wait for each other would keep two cores busy with nothing but starts.
@@ -45,7 +46,8 @@ class Front(ThreadingHTTPServer):
         """To these addresses in AWS."""
         stage = urlsplit(api_url)
         self.api = f"/_aws/execute-api/{(stage.hostname or '').split('.')[0]}{stage.path}"
-        self.agents = f"/_aws/lambda-url/{(urlsplit(agent_url).hostname or '').split('.')[0]}"
+        id_, _, kind = (urlsplit(agent_url).hostname or "").partition(".")
+        self.agents = f"/_aws/execute-api/{id_}/$default" if kind.startswith("execute-api") else f"/_aws/lambda-url/{id_}"
 
     @contextmanager
     def closed(self) -> Iterator[None]:

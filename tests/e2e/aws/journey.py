@@ -385,6 +385,7 @@ def left(trip: Journey) -> Iterator[str]:
     """What there is beside stacks, functions and data: the bus that every account has, and a queue."""
     for service, call, listed, name in (
         ("apigateway", "get_rest_apis", "items", "name"),
+        ("apigatewayv2", "get_apis", "Items", "Name"),
         ("events", "list_event_buses", "EventBuses", "Name"),
         ("iam", "list_roles", "Roles", "RoleName"),
         ("lambda", "list_event_source_mappings", "EventSourceMappings", "FunctionArn"),
