@@ -1,4 +1,5 @@
-"""The API for agents. It has a Function URL, because API Gateway would cost more than the rest of the control plane.
+"""The API for agents. It has a Function URL, because API Gateway would cost more than the rest of the control plane, and
+an HTTP API where Lambda has no such URLs.
 
 It serves agents' routes only, and the health check, by which a host that is added knows the server at this address.
 Users' calls go through API Gateway, which has throttling and access logs.
@@ -17,7 +18,7 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """Passes a Function URL event (payload format 2.0) to the dispatcher that every request goes through."""
+    """Passes the event of either (payload format 2.0) to the dispatcher that every request goes through."""
     http = event["requestContext"]["http"]
     raw = event.get("body") or ""
     body = base64.b64decode(raw) if event.get("isBase64Encoded") else raw.encode()

@@ -65,7 +65,8 @@ def _check(ec2: Any, region: str, vpc: str, subnets: Sequence[str]) -> None:
 
 def _has(endpoints: Sequence[Mapping[str, Any]], service: str, table: str) -> bool:
     """Does the VPC have an endpoint for this service that a subnet with this route table uses?"""
-    there = (each for each in endpoints if each["ServiceName"] == service and each["State"].lower() == "available")
+    named = (each for each in endpoints if each["ServiceName"].removeprefix("cn.") == service)  # as some are in China
+    there = (each for each in named if each["State"].lower() == "available")
     return any(
         table in each.get("RouteTableIds", ())
         if each["VpcEndpointType"] == "Gateway"

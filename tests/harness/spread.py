@@ -23,6 +23,7 @@ TOGETHER = {
     "tests/runtime/pair/test_places_s3_real.py": "emulator",
     "tests/runtime/test_backup_s3_real.py": "emulator",
     "tests/infra/test_spending_real.py": "emulator",
+    "tests/infra/test_agent_address_real.py": "emulator",
     "tests/engine/test_asl_real.py": "emulator",
     "tests/scenarios/test_scenarios_real.py": "emulator",
     "tests/functions/test_books_real.py": "emulator",

@@ -49,6 +49,8 @@ def test_a_subnet_without_one_is_refused_with_the_reason(route: dict[str, Any]) 
 def test_endpoints_are_a_way_to_aws_if_all_are_there() -> None:
     account = Account(subnets={"a": {}}, endpoints=[table("a"), *map(endpoint, ("lambda", "ssm", "states"))])
     check(account, "a")
+    account.endpoints[1]["ServiceName"] = f"cn.{account.endpoints[1]['ServiceName']}"  # as some are called in China
+    check(account, "a")
     account.endpoints[0] = table("other")
     with pytest.raises(Refused, match="endpoints for dynamodb"):
         check(account, "a")

@@ -47,7 +47,9 @@ class Front(ThreadingHTTPServer):
         stage = urlsplit(api_url)
         self.api = f"/_aws/execute-api/{(stage.hostname or '').split('.')[0]}{stage.path}"
         id_, _, kind = (urlsplit(agent_url).hostname or "").partition(".")
-        self.agents = f"/_aws/execute-api/{id_}/$default" if kind.startswith("execute-api") else f"/_aws/lambda-url/{id_}"
+        self.agents = (
+            f"/_aws/execute-api/{id_}/$default" if kind.startswith("execute-api") else f"/_aws/lambda-url/{id_}"
+        )
 
     @contextmanager
     def closed(self) -> Iterator[None]:
