@@ -16,6 +16,11 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")  # may have a token
 MISSING = "OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced: install dstack-serverless's extra `otel`"
 
+NOT_PACKED = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT is set, but no trace is sent, because this function has no OpenTelemetry: "
+    "`make deploy` packs it if the stack's parameter TracesEndpoint is set"
+)
+
 
 def wanted(env: Mapping[str, str]) -> bool:
     """Do these variables ask for traces?"""

@@ -80,8 +80,11 @@ class ArtefactKind:
     most_zipped: int = 50 * MEGABYTE  # Lambda's limit for a direct upload
 
 
-def _kinds() -> Mapping[str, ArtefactKind]:
-    found = {"chalice": ArtefactKind(requirements.NEEDED, most_zipped=35 * MEGABYTE)}  # it starts for each caller
+def kinds(*, traces: bool = False) -> Mapping[str, ArtefactKind]:
+    """`traces`: with what sends them, a megabyte of a zip that nobody's start has to read who doesn't ask for them."""
+    telemetry = requirements.of_extra("otel") if traces else ()
+    packed = (*requirements.NEEDED, *telemetry)
+    found = {"chalice": ArtefactKind(packed, most_zipped=35 * MEGABYTE)}  # it starts for each caller
     for artefact, types in registry.artefacts().items():
         sdks = {package for name in types for package in requirements.of_extra(registry.BACKENDS[name].extra)}
         certificates = {"acme"} if artefact == registry.CLOUDS else set[str]()
@@ -91,7 +94,7 @@ def _kinds() -> Mapping[str, ArtefactKind]:
     return found
 
 
-KINDS = _kinds()
+KINDS = kinds()
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,20 @@ class Artefact:
 
 
 def build(
-    chalice_zip: Path, python: str = PYTHON, *, folder: Path = BUILD, say: Callable[[str], None] = print
+    chalice_zip: Path,
+    python: str = PYTHON,
+    *,
+    folder: Path = BUILD,
+    say: Callable[[str], None] = print,
+    traces: bool = False,
 ) -> dict[str, Artefact]:
     """Builds every artefact, with packages for this version of Python. Raises Invalid if one exceeds its limit."""
 
     def with_bytecode(compiles: Compiler | None) -> dict[str, Artefact]:
         built: dict[str, Artefact] = {}
-        installed = packages(KINDS, python, folder, say, compiles)
-        for name, kind in KINDS.items():
+        wanted = kinds(traces=traces)
+        installed = packages(wanted, python, folder, say, compiles)
+        for name, kind in wanted.items():
             sources = dict(_of_zip(chalice_zip) if name == "chalice" else of_repository())
             built[name] = pack(name, sources, installed[name], folder, compiles)
             check(built[name], kind)

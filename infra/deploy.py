@@ -58,7 +58,7 @@ from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import ALONE, BOUNDED, PUBLIC, reserved
 from infra.packaging import packer
 from infra.stacks import Proposal, Stack, course
-from infra.stateless import Choices
+from infra.stateless import TRACES, Choices
 
 KEYS = ("install-key", "master-key")
 SET = "BastionSubnets=subnet-1,subnet-2"  # in a hint
@@ -97,7 +97,10 @@ class Deployment:
         self._refuse_beside_chalice()
         self._refuse_newer_records(self._stack(account.DATA))
         with packer(self.stage, installed.variables()) as packed:
-            built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), self.python, say=self.say))
+            traces = bool((self._stack("").parameters() | self.parameters).get(TRACES))
+            built = self._timed(
+                "artefacts", lambda: artefacts.build(packed.zip(), self.python, say=self.say, traces=traces)
+            )
             self._show(built.values())
             self.make(built, agent(), packed.template)
 

@@ -83,6 +83,7 @@ class Function:
     url: bool = False
     vpc: bool = False  # may be put into a VPC
     reads_event_log: bool = False  # from the table's stream
+    traces: bool = False  # notes where a run's trace begins, or sends it
 
     @property
     def id(self) -> str:
@@ -152,6 +153,7 @@ FUNCTIONS = (
         chalice="APIHandler",
         handler="app.app",
         public=True,
+        traces=True,
         reads=("install-key", "master-key", "sign-on"),  # the first signs tokens for services
         grants=(
             *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.ACCOUNTS, may.LIST),
@@ -182,6 +184,8 @@ FUNCTIONS = (
         every="rate(1 minute)",
         async_events=True,
         loops=True,
+        traces=True,
+        reads=("traces-headers",),
         grants=may.PASS,
     ),
     Function(
@@ -240,6 +244,7 @@ FUNCTIONS = (
         memory=512,
         timeout=60,
         async_events=True,
+        traces=True,  # its rules apply configurations
         reads=("master-key",),
         grants=(*(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.CATALOG, may.LIST),),
     ),

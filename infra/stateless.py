@@ -34,6 +34,7 @@ LOG_RETENTION_DAYS = 14  # after which CloudWatch deletes logs
 # only in this format; those of failed calls stay.
 LOGGED = {"LogFormat": "JSON", "SystemLogLevel": "WARN"}
 CALLS, BURST = 200, 400  # people's calls per second, and in a burst: API Gateway rejects more
+TRACES = "TracesEndpoint"  # the parameter by which the functions get OpenTelemetry
 PUBLISH_WINDOW = 2  # seconds of state changes in one call of `publish`
 Resources = dict[str, Any]
 Code = Mapping[str, tuple[str, str]]  # artefact -> bucket and key
@@ -99,6 +100,13 @@ def parameters() -> Resources:
             "Default": "PassThrough",
             "AllowedValues": ["PassThrough", "Active"],
             "Description": "Active: each call is traced by X-Ray, for $5 a million",
+        },
+        TRACES: {
+            "Type": "String",
+            "Default": "",
+            "AllowedPattern": r"(https?://[^\s?#@]+)?",
+            "ConstraintDescription": "empty, or the address of an OpenTelemetry collector: https://otel.example.com:4318",
+            "Description": "where the traces of runs go, by OTLP over HTTP; none: nowhere",
         },
         "Bus": {
             "Type": "String",
@@ -194,9 +202,7 @@ def _function(function: Function, stage: str, chosen: Choices) -> Resources:
     properties: Resources = {
         "FunctionName": f"dstack-{stage}-{function.name}",
         "LoggingConfig": {**LOGGED, "LogGroup": {"Ref": f"{function.id}Logs"}},
-        "Environment": {
-            "Variables": {"DSTACK_INSTALL_ID": {"Ref": "InstallId"}, **function.environment(stage, chosen.variables)}
-        },
+        "Environment": {"Variables": {**_variables(function, stage), **function.environment(stage, chosen.variables)}},
     }
     if function.loops:
         properties["RecursiveLoop"] = "Allow"
@@ -218,6 +224,15 @@ def _function(function: Function, stage: str, chosen: Choices) -> Resources:
     if function.url:
         resources |= agent_address.resources(function.id, f"dstack-{stage}-agents", api=chosen.agent_api)
     return resources
+
+
+def _variables(function: Function, stage: str) -> Resources:
+    """Those that the stack's parameters decide."""
+    found: Resources = {"DSTACK_INSTALL_ID": {"Ref": "InstallId"}}
+    if function.traces:
+        found["OTEL_EXPORTER_OTLP_ENDPOINT"] = {"Ref": TRACES}
+        found["OTEL_RESOURCE_ATTRIBUTES"] = f"deployment.environment.name={stage}"
+    return found
 
 
 def _of_chalice(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:

@@ -34,7 +34,7 @@ from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.provider_functions import PATIENCE, WAITED, Clients, ProviderFunctions, invoke
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import LambdaSettings, Parameters, authority_in, emulator
-from chalicelib.runtime.tracing import trace_ports
+from chalicelib.runtime.tracing import lazy_trace_ports
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class LambdaRoot(Root):
                 hold=EventHold(store, clock),
                 dead_letters=SqsDeadLetters(clients, queue) if queue else nothing,
                 count=count,
-                **trace_ports(settings.traces),
+                **lazy_trace_ports(settings.traces, settings.trace_headers),
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
                 authority=_authority(settings.acme),
                 images=settings.images,

@@ -230,9 +230,9 @@ class LambdaSettings:
 
     They are in SSM under one path, `/dstack-STAGE`, and are read with one call: `settings`, a JSON object that the
     stack writes itself, because only CloudFormation knows what its resources are called; and what the function has a
-    use for of the install's two keys, which the deploy command makes, and of `sign-on` and `acme`, which an operator
-    may put there. `DSTACK_READS` names these, and nothing else may be read. A variable of the function overrides the
-    stack's value.
+    use for of the install's two keys, which the deploy command makes, and of `sign-on`, `acme` and `traces-headers`,
+    which an operator may put there. `DSTACK_READS` names these, and nothing else may be read. A variable of the
+    function overrides the stack's value.
     """
 
     table: str
@@ -259,6 +259,7 @@ class LambdaSettings:
     sign_on: str = field(default="", repr=False)  # the sections `sign_on` and `workloads` of a server's file, as YAML
     acme: str = field(default="", repr=False)  # the certificate authority's settings, as JSON
     traces: bool = False  # as the server's
+    trace_headers: str = field(default="", repr=False)  # the same
     images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
 
@@ -302,6 +303,7 @@ class LambdaSettings:
             sign_on=found.get("sign-on", ""),
             acme=found.get("acme", ""),
             traces=otlp.wanted(env),
+            trace_headers=found.get("traces-headers", "").strip(),
             images=_images(env),
             retention=_retention(env),
         )

@@ -184,6 +184,7 @@ def test_a_function_reads_its_own_parameters_and_no_others() -> None:
     assert {function.name: function.reads for function in FUNCTIONS if function.reads} == {
         "api": ("install-key", "master-key", "sign-on"),
         "agent_sync": ("install-key", "master-key"),
+        "reconcile": ("traces-headers",),
         "erase_unused": ("master-key",),
         **dict.fromkeys(PROVIDERS, ("install-key", "master-key")),
         "provider_clouds": ("install-key", "master-key", "acme"),
