@@ -1,5 +1,5 @@
-"""The API for agents. It has a Function URL, because API Gateway would cost more than the rest of the control plane, and
-an HTTP API where Lambda has no such URLs.
+"""The API for agents. It has a Function URL, because API Gateway would cost more than the rest of the control plane.
+Where Lambda has no such URLs it has an HTTP API.
 
 It serves agents' routes only, and the health check, by which a host that is added knows the server at this address.
 Users' calls go through API Gateway, which has throttling and access logs.

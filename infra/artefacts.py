@@ -81,7 +81,7 @@ class ArtefactKind:
 
 
 def kinds(*, traces: bool = False) -> Mapping[str, ArtefactKind]:
-    """`traces`: with what sends them, a megabyte of a zip that nobody's start has to read who doesn't ask for them."""
+    """`traces`: with what sends them, 2 MB of a zip that nobody's start has to read who doesn't ask for them."""
     telemetry = requirements.of_extra("otel") if traces else ()
     packed = (*requirements.NEEDED, *telemetry)
     found = {"chalice": ArtefactKind(packed, most_zipped=35 * MEGABYTE)}  # it starts for each caller

@@ -12,7 +12,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
-from infra import account, carriers, command, deploy, deploy_policy, destroy, new_token, restore
+from infra import carriers, command, deploy, deploy_policy, destroy, new_token, restore
 from infra.account import checked, explained
 from infra.installed import costing, variables
 from tests.world import gateway_seats
