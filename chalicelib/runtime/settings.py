@@ -229,10 +229,9 @@ class LambdaSettings:
     """The settings of the functions in AWS.
 
     They are in SSM under one path, `/dstack-STAGE`, and are read with one call: `settings`, a JSON object that the
-    stack writes itself, because only CloudFormation knows what its resources are called; and what the function has a
-    use for of the install's two keys, which the deploy command makes, and of `sign-on`, `acme` and `traces-headers`,
-    which an operator may put there. `DSTACK_READS` names these, and nothing else may be read. A variable of the
-    function overrides the stack's value.
+    stack writes itself, because only CloudFormation knows what its resources are called; and what the function uses of
+    the install's two keys, which the deploy command makes, and of `sign-on`, `acme` and `traces-headers`, which an
+    operator may put there. `DSTACK_READS` names these, the only ones. A variable of the function overrides the stack's.
     """
 
     table: str
