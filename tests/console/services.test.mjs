@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { reader, refusalOf } from "../../chalicelib/console/lib/completions.js";
 import { gpuTitle, grouped, wanted } from "../../chalicelib/console/lib/offers.js";
-import { addressOf, decisionOf, isRolling, lastMinute, nextChanges, points, readyOf, remembered, rollout, ruleOf, standing } from "../../chalicelib/console/lib/services.js";
+import { addressOf, decisionOf, greatest, isRolling, lastMinute, nextChanges, points, readyOf, remembered, rollout, ruleOf, shares, standing, times } from "../../chalicelib/console/lib/services.js";
 import { snippets } from "../../chalicelib/console/lib/snippets.js";
 
 const replica = (changes) => ({ num: 0, group: "0", revision: 0, job: "j", status: "running", reason: null, why: null, ready_at: "2026-01-01T00:00:00Z", draining_at: null, waiting: null, submitted_at: "2026-01-01T00:00:00Z", ...changes });
 const group = (changes) => ({ name: "0", fewest: 1, most: 4, desired: 2, why: null, wanted: null, changed_at: null, scaling: null, ...changes });
 const scaling = { metric: "queue", target: 8, window_seconds: 60, scale_up_delay_seconds: 300, scale_down_delay_seconds: 600 };
-const service = (changes) => ({ run: "chat", url: "/x/", auth: true, model: null, revision: 0, groups: [group({})], replicas: [], traffic: { held: 0, reported_at: null, items: [], prompt_tokens: 0, completion_tokens: 0 }, ...changes });
+const service = (changes) => ({ run: "chat", url: "/x/", auth: true, model: null, revision: 0, groups: [group({})], replicas: [], traffic: { held: 0, reported_at: null, items: [], answers: [], first_byte: null, whole: null, prompt_tokens: 0, completion_tokens: 0 }, ...changes });
 
 test("a replica is ready, loading or draining, which its job's status doesn't say", () => {
   const all = [replica({}), replica({ ready_at: null }), replica({ draining_at: "2026-01-01T00:00:00Z" }), replica({ status: "pulling", ready_at: null }), replica({ status: "failed" }), replica({ status: "terminating", draining_at: "2026-01-01T00:00:00Z" })];
@@ -55,6 +55,19 @@ test("steps without requests are zero, and what is old is forgotten", () => {
   const known = remembered(new Map([[0, { requests: 1, busy: 1 }]]), [{ at: "2026-01-01T00:00:10Z", requests: 20, busy: 2 }], 1000);
   assert.deepEqual([...known.keys()], [at]);
   assert.deepEqual(points(known, at - 10_000, at + 20_000), { rate: [[at - 10_000, 0], [at, 2], [at + 10_000, 0]], busy: [[at - 10_000, 0], [at, 2], [at + 10_000, 0]] });
+});
+
+test("how long answers took is a line for each share, with gaps, and what is known is remembered while it is shown", () => {
+  const start = Date.parse("2026-01-01T00:00:00Z"), share = (p50) => ({ p50, p95: 2 * p50, p99: 3 * p50 });
+  const known = new Map([[start - 60_000, { whole: share(9) }], [start, { whole: share(0.5), first_byte: share(0.1) }]]);
+  const found = times(known, [{ at: "2026-01-01T00:01:00Z", whole: share(1), first_byte: null }], "whole", start, start + 60_000);
+  assert.deepEqual(found[1], { label: "p95", points: [[start, 1], [start + 30_000, null], [start + 60_000, 2]] });
+  assert.deepEqual(found.map((line) => line.label), ["p50", "p95", "p99"]);
+  assert.deepEqual([...known.keys()], [start, start + 60_000]);
+  assert.ok(Math.abs(greatest(found) - 3.3) < 1e-9);
+  assert.equal(greatest(times(new Map(), [], "whole", start, start)), 1);
+  assert.deepEqual(shares(share(0.42)), ["p50 420 ms", "p95 840 ms", "p99 1.26 s"]);
+  assert.equal(shares(null), null);
 });
 
 test("a service at the server has an address below it, behind any prefix", () => {

@@ -42,6 +42,27 @@ export function remembered(known, items, since) {
   return found;
 }
 
+const SHARES = /** @type {const} */ (["p50", "p95", "p99"]);
+const HALF_MINUTE = 30_000; // that each histogram is about
+
+/** How long answers took, as lines of a chart; a step without one is a gap. What is known is remembered in `known`.
+ * @param {Map<number, any>} known @param {Service["traffic"]["answers"]} answers @param {"first_byte" | "whole"} kind @param {number} from @param {number} to */
+export function times(known, answers, kind, from, to) {
+  for (const each of answers) known.set(Date.parse(each.at), each);
+  for (const at of known.keys()) if (at < from) known.delete(at);
+  /** @type {number[]} */
+  const steps = [];
+  for (let at = Math.ceil(from / HALF_MINUTE) * HALF_MINUTE; at <= to; at += HALF_MINUTE) steps.push(at);
+  return SHARES.map((label) => ({ label, points: steps.map((at) => /** @type {[number, number | null]} */ ([at, known.get(at)?.[kind]?.[label] ?? null])) }));
+}
+
+/** @param {ReturnType<typeof times>} series */
+export const greatest = (series) => Math.max(...series.flatMap((line) => line.points.map(([, value]) => (value ?? 0) * 1.1))) || 1;
+/** @param {Service["traffic"]["whole"]} found */
+export const shares = (found) => (found ? SHARES.map((label) => `${label} ${duration(found[label])}`) : null);
+/** @param {number} value in seconds */
+export const duration = (value) => (value < 1 ? `${Math.round(value * 1000)} ms` : `${number(value)} s`);
+
 /** @param {Map<number, {requests: number, busy: number}>} known @param {number} from @param {number} to in milliseconds
  * @returns {{rate: [number, number][], busy: [number, number][]}} */
 export function points(known, from, to) {

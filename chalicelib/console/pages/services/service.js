@@ -17,7 +17,7 @@ import { Tabs } from "../../kit/tabs.js";
 import { Ago } from "../../kit/time.js";
 import { Words } from "../../kit/words.js";
 import { hasEnded, runPath } from "../../lib/run_facts.js";
-import { addressOf, decisionOf, desiredOf, lastMinute, nextChanges, number, points, readyOf, remembered, ruleOf, standing } from "../../lib/services.js";
+import { addressOf, decisionOf, desiredOf, duration, greatest, lastMinute, nextChanges, number, points, readyOf, remembered, ruleOf, shares, standing, times } from "../../lib/services.js";
 import { BASE } from "./index.js";
 import { Rollout } from "./rollout.js";
 import { Calls, TryIt } from "./try_it.js";
@@ -30,7 +30,7 @@ const KEPT = 30 * 60_000; // and after the page has been open for a while
 
 /** @param {{project: string, name: string, query: Record<string, string>}} props */
 export function OneService({ project, name, query }) {
-  const { service, run, error, history, reload } = useService(project, name);
+  const { service, run, error, history, answers, reload } = useService(project, name);
   const { can } = useSession(project);
   const back = { href: link(project, "services"), text: "Services" };
   if (error?.status === 404) return html`<${Page} title=${name} back=${back}><${Empty} title=${error.detail} next=${html`<a href=${link(project, "runs")}>See the runs</a>`} /></${Page}>`;
@@ -46,7 +46,7 @@ export function OneService({ project, name, query }) {
     <${Failed} error=${error} />
     <${Head} service=${service} />
     <${Tabs} label="Parts of the service" tabs=${tabs} current=${tab} />
-    ${tab === "scaling" && html`<${Scaling} service=${service} history=${history} />`}
+    ${tab === "scaling" && html`<${Scaling} service=${service} history=${history} answers=${answers} />`}
     ${tab === "replicas" && html`<${Replicas} service=${service} project=${project} />`}
     ${tab === "rollout" && html`<${Rollout} project=${project} service=${service} ended=${hasEnded(run)} reload=${reload} />`}
     ${tab === "try" && (service.model ? html`<${TryIt} service=${service} model=${service.model} />` : html`<${Empty} title="This service has no model to try." />`)}
@@ -57,7 +57,7 @@ export function OneService({ project, name, query }) {
 /** @param {string} project @param {string} name */
 function useService(project, name) {
   const [state, setState] = useState(/** @type {{service: Service | null, run: any, error: any}} */ ({ service: null, run: null, error: null }));
-  const history = useRef(new Map());
+  const history = useRef(new Map()), answers = useRef(new Map());
   const path = runPath({ project, name });
   const reload = async () => {
     try {
@@ -71,18 +71,19 @@ function useService(project, name) {
   const { item } = useItem("runs", project, name);
   const changed = item ? [item.id, item.status, item.why, item.revision, JSON.stringify(item.replicas)].join(" ") : ""; // that is on screen at once
   usePolling(reload, EVERY, [project, name, changed]);
-  return { ...state, history: history.current, reload };
+  return { ...state, history: history.current, answers: answers.current, reload };
 }
 
 /** @param {{service: Service}} props */
 function Head({ service }) {
-  const { rate, busy, seconds } = lastMinute(service, Date.now());
+  const { traffic } = service, { rate, busy, seconds } = lastMinute(service, Date.now());
   const ready = readyOf(service), desired = desiredOf(service);
   return html`<section class="section" aria-label="At a glance"><${Facts} items=${[
     ["Ready", html`<${Meter} value=${ready} of=${Math.max(ready, desired, 1)} label="Replicas that are ready" text=${`${ready} of ${desired}`} />`],
     ["Requests, last minute", html`<span class="number">${number(rate)}/s</span>`],
     ["Under way", html`<span class="number">${number(busy)}</span>`],
-    ["A request takes", seconds === null ? "–" : html`<span class="number" title="On average: requests under way, divided by requests a second.">${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${number(seconds)} s`}</span>`],
+    ["First byte after", traffic.first_byte && html`<${Shares} found=${traffic.first_byte} />`],
+    ["A request takes", traffic.whole ? html`<${Shares} found=${traffic.whole} />` : seconds === null ? "–" : html`<span class="number" title="On average: requests under way, divided by requests a second.">${duration(seconds)}</span>`],
     ["Held until there is a replica", html`<span class="number">${service.traffic.held}</span>`],
     ["Callers", service.auth ? "Members of the project, and service tokens" : "Everybody"],
     ["Model", service.model && html`<code>${service.model.name}</code>`],
@@ -91,15 +92,20 @@ function Head({ service }) {
   ]} /></section>`;
 }
 
-/** @param {{service: Service, history: Map<number, any>}} props */
-function Scaling({ service, history }) {
+/** @param {{found: Service["traffic"]["whole"]}} props */
+const Shares = ({ found }) => html`<span title="Half, 95 % and 99 % of the last minute’s answers.">${shares(found)?.map((each) => html`<span class="number">${each}</span> `)}</span>`;
+
+/** @param {{service: Service, history: Map<number, any>, answers: Map<number, any>}} props */
+function Scaling({ service, history, answers }) {
   const now = Date.now(), first = Math.min(now - SHOWN, ...history.keys());
   const { rate, busy } = points(history, first, now);
+  const lines = /** @type {const} */ ([["First byte after", "first_byte"], ["A request takes", "whole"]]).map(([label, kind]) => /** @type {const} */ ([label, times(answers, service.traffic.answers, kind, first, now)]));
   return html`<div class="columns">
     <${Section} title="Why there are as many">${service.groups.map((group) => html`<${Decision} key=${group.name} service=${service} group=${group} alone=${service.groups.length === 1} />`)}</${Section}>
     <${Section} title="Requests">
       <${Chart} label="Requests a second" crosshair="service" series=${[{ label: "requests/s", points: rate }]} format=${number} />
       <${Chart} label="Under way or held" crosshair="service" series=${[{ label: "requests", points: busy }]} format=${number} />
+      ${answers.size > 0 && lines.map(([label, series]) => html`<${Chart} key=${label} label=${label} crosshair="service" series=${series} format=${duration} max=${greatest(series)} height=${120} />`)}
       <p class="note">${service.traffic.reported_at === null ? "No request has come yet." : html`Counted in steps of ten seconds; last reported <${Ago} at=${service.traffic.reported_at} />.`}</p>
     </${Section}>
   </div>`;
