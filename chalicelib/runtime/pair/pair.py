@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from chalicelib.runtime.clock import random_id
 from chalicelib.runtime.data_folder import locked, private_file
 from chalicelib.runtime.pair.copies import Copier, CopyAtHand, Spare
 from chalicelib.runtime.pair.places import BucketLease, FolderLease, LeasePlace
-from chalicelib.runtime.pair.protocol import Holding, first, takeover
+from chalicelib.runtime.pair.protocol import RENEWALS, Found, Holding, Watch, first, takeover
 from chalicelib.runtime.pair.tenure import Tenure, asked, elapsed
 from chalicelib.runtime.s3_client import s3_client
 from chalicelib.runtime.settings import ServerSettings
@@ -36,11 +37,15 @@ class Pair:
         blobs: Blobs,
         source: KeySource,
         clock: Callable[[], float] = elapsed,
+        boot: str = "",
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`boot`: which start of this machine it is."""
         self.settings, self.leases, self._blobs, self._source, self.clock = settings, leases, blobs, source, clock
         self.folder, self.lasts = settings.data_dir, float(settings.pair.lease)
         self.name = socket.gethostname()
-        self.owner = _id(self.folder / PAIR)
+        self._id, self._pause = _id(self.folder / PAIR), pause
+        self.owner = f"{self._id} {boot}"
 
     def begin(self) -> Tenure | None:
         """The tenure of a server whose data folder has the control plane; None for one that stands by."""
@@ -49,18 +54,34 @@ class Pair:
             return None
         if found is None:
             step = first(now, id=random_id(), owner=self.owner, name=self.name, lasts=self.lasts)
-        elif found.lease.owner == self.owner:
-            step = takeover(found, now, owner=self.owner, name=self.name, lasts=self.lasts)
         else:
-            raise Fenced(
-                f"{found.lease.name} has taken over (epoch {found.lease.epoch}), and {self.folder} is older than what "
-                "is there.",
-                hint="Keep what you need of it, move the folder away, and start again: this server then stands by.",
-            )
+            found = self._own(found)
+            step = takeover(found, self.clock(), owner=self.owner, name=self.name, lasts=self.lasts)
         held = asked(step, self.leases)
         if held is None:
             raise Fenced("Another server took the lease at the same moment.", hint="Start this one again.")
         return self.tenure(held)
+
+    def _own(self, found: Found) -> Found:
+        """The lease, if it is that of this data folder and nobody renews it. On the machine where it was taken, and
+        since its last start, the folder's lock says so. Elsewhere the folder may be a copy of one that is in use, so
+        it is seen unchanged first, as another server's."""
+        watch = Watch(self.owner)
+        while found.lease.owner.partition(" ")[0] == self._id:
+            watch.saw(found, self.clock())
+            left = watch.left(self.clock())
+            if left <= 0:
+                return found
+            self._pause(min(left, self.lasts / RENEWALS))
+            there = self.leases.read()
+            if there is None:
+                raise Fenced("The lease of this server's pair is gone.", hint="Start this server again.")
+            found = there
+        raise Fenced(
+            f"{found.lease.name} has taken over (epoch {found.lease.epoch}), and {self.folder} is older than what is "
+            "there.",
+            hint="Keep what you need of it, move the folder away, and start again: this server then stands by.",
+        )
 
     def tenure(self, held: Holding) -> Tenure:
         return Tenure(self.leases, held, self.clock)
@@ -85,6 +106,12 @@ def _id(folder: Path) -> str:
     return path.read_text().strip()
 
 
+def _boot() -> str:
+    """Differs after each start of this machine; empty where the system doesn't say."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
 @contextmanager
 def paired(settings: ServerSettings, say: Callable[[str], object]) -> Iterator[Pair]:
     """The pair of the settings. One server of this folder belongs to it at a time. Raises Refused for settings with
@@ -101,7 +128,7 @@ def paired(settings: ServerSettings, say: Callable[[str], object]) -> Iterator[P
                 bucket, _, prefix = place.removeprefix(S3).partition("/")
                 leases = BucketLease(bucket, prefix, partial(s3_client, "Leases", patience=LEASE_PATIENCE))
             leases.check()
-            yield Pair(settings, leases, blobs, source)
+            yield Pair(settings, leases, blobs, source, boot=_boot())
 
 
 def check(settings: ServerSettings) -> None:

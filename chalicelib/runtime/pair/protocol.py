@@ -2,8 +2,9 @@
 
 1. A server decides until `lasts` seconds after it began its last successful renewal.
 2. Another server takes the lease by swapping exactly the one that it has seen unchanged for `PATIENCE` times as long.
-   The owner itself may take it again at once: its data folder has one server at a time, which isn't deciding now. An
-   owner that has stopped says so in the lease, and decides nothing any more.
+   The owner itself may take it again at once: its data folder has one server at a time, which isn't deciding now.
+   (After a start of the machine it is another owner: the folder may be a copy of one that is in use.) An owner that
+   has stopped says so in the lease, and decides nothing any more.
 3. A renewal and a takeover are the same swap. So if a takeover succeeds, the owner has renewed nothing since its lease
    was first seen, and began its last renewal before that.
 

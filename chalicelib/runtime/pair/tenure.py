@@ -122,7 +122,9 @@ class Tenure:
     def _watch(self) -> None:
         """A process that doesn't end by itself is ended before the other server may decide, with whatever it is still
         asking of providers."""
-        if self.why() and self.overdue > self.lasts / 2:
+        why = self.why()
+        if why and self.overdue > self.lasts / 2:
+            log.error("%s The process ends", why)
             os._exit(1)
 
     def _renew(self) -> None:

@@ -65,12 +65,16 @@ def elapsed() -> Elapsed:
 
 
 @pytest.fixture
-def made(tmp_path: Path, elapsed: Elapsed) -> Callable[[str], Pair]:
-    def make(name: str) -> Pair:
+def made(tmp_path: Path, elapsed: Elapsed) -> Callable[..., Pair]:
+    def make(name: str, boot: str = "1", meanwhile: Callable[[], None] = lambda: None) -> Pair:
+        def pause(seconds: float) -> None:
+            elapsed.now += seconds
+            meanwhile()
+
         settings = ServerSettings(data_dir=tmp_path / name, pair_place=str(tmp_path / "place"))
         (settings.data_dir / "pair").mkdir(parents=True, exist_ok=True)
         place = tmp_path / "place"
-        return Pair(settings, Sometimes(place), FileBlobs(place), KEY, elapsed)
+        return Pair(settings, Sometimes(place), FileBlobs(place), KEY, elapsed, boot, pause)
 
     return make
 
@@ -108,7 +112,7 @@ def taken_over(standby: Standby, elapsed: Elapsed, lasts: float = 15.0) -> Tenur
 
 
 def test_the_other_server_takes_over_with_the_copy_that_the_lease_names(
-    made: Callable[[str], Pair], elapsed: Elapsed
+    made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first, second = made("first"), made("second")
     standby = Standby(second)
@@ -136,7 +140,7 @@ def test_the_other_server_takes_over_with_the_copy_that_the_lease_names(
 
 
 def test_what_a_server_copies_that_has_lost_its_lease_is_restored_by_nobody(
-    made: Callable[[str], Pair], elapsed: Elapsed, caplog: pytest.LogCaptureFixture
+    made: Callable[..., Pair], elapsed: Elapsed, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second, third = made("first"), made("second"), made("third")
     plane_in(first)
@@ -158,7 +162,7 @@ def test_what_a_server_copies_that_has_lost_its_lease_is_restored_by_nobody(
 
 
 def test_after_a_servers_orderly_end_nothing_is_lost_and_nothing_looked_at(
-    made: Callable[[str], Pair], elapsed: Elapsed
+    made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first, second = made("first"), made("second")
     plane_in(first)
@@ -176,7 +180,7 @@ def test_after_a_servers_orderly_end_nothing_is_lost_and_nothing_looked_at(
 
 
 def test_a_server_that_starts_again_goes_on_at_once_unless_another_has_taken_over(
-    made: Callable[[str], Pair], elapsed: Elapsed
+    made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first, second = made("first"), made("second")
     plane_in(first)
@@ -191,7 +195,30 @@ def test_a_server_that_starts_again_goes_on_at_once_unless_another_has_taken_ove
     assert deciding(second).epoch.number == 4
 
 
-def test_a_takeover_that_was_cut_off_goes_on_at_the_next_start(made: Callable[[str], Pair], elapsed: Elapsed) -> None:
+def test_a_folder_on_another_machine_waits_until_nobody_uses_it_here(
+    made: Callable[..., Pair], elapsed: Elapsed
+) -> None:
+    """It is a copy of one in use, or its machine has started again: the lease doesn't tell which."""
+    first = made("first")
+    plane_in(first)
+    tenure = deciding(first)
+    since = elapsed.now
+    assert deciding(made("first", boot="2")).epoch.number == 2 and elapsed.now == since + 2 * tenure.lasts
+
+    second = made("second")
+    used = deciding(made("first", boot="2"))
+    assert used.epoch.number == 3 and elapsed.now == since + 2 * used.lasts, "at once: it is the same start"
+
+    def taken() -> None:
+        found = second.leases.read()
+        assert found is not None
+        second.leases.swap(replace(found.lease, epoch=found.lease.epoch + 1, owner="other", name="b"), found.version)
+
+    with pytest.raises(Fenced, match=r"b has taken over \(epoch 4\)"):
+        made("first", boot="3", meanwhile=taken).begin()
+
+
+def test_a_takeover_that_was_cut_off_goes_on_at_the_next_start(made: Callable[..., Pair], elapsed: Elapsed) -> None:
     first, second = made("first"), made("second")
     plane_in(first)
     tenure = deciding(first)
@@ -209,7 +236,7 @@ def test_a_takeover_that_was_cut_off_goes_on_at_the_next_start(made: Callable[[s
 
 
 def test_a_server_that_cant_renew_decides_nothing_and_says_so(
-    made: Callable[[str], Pair], elapsed: Elapsed, caplog: pytest.LogCaptureFixture
+    made: Callable[..., Pair], elapsed: Elapsed, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = made("first")
     plane_in(first)
@@ -235,7 +262,7 @@ def test_a_server_that_cant_renew_decides_nothing_and_says_so(
         assert executed == ["in time"] and store.get(Key("note", "1")) is not None
 
 
-def test_a_renewal_without_a_result_that_was_made_counts(made: Callable[[str], Pair], elapsed: Elapsed) -> None:
+def test_a_renewal_without_a_result_that_was_made_counts(made: Callable[..., Pair], elapsed: Elapsed) -> None:
     first = made("first")
     plane_in(first)
     tenure = deciding(first)
@@ -249,7 +276,7 @@ def test_a_renewal_without_a_result_that_was_made_counts(made: Callable[[str], P
 
 
 def test_a_server_learns_at_its_next_renewal_that_it_was_taken_over_from(
-    made: Callable[[str], Pair], elapsed: Elapsed
+    made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first = made("first")
     plane_in(first)
@@ -264,7 +291,7 @@ def test_a_server_learns_at_its_next_renewal_that_it_was_taken_over_from(
         first.copier(tenure).rest()
 
 
-def test_what_a_standby_answers(made: Callable[[str], Pair]) -> None:
+def test_what_a_standby_answers(made: Callable[..., Pair]) -> None:
     first, second = made("first"), made("second")
     plane_in(first)
     tenure = deciding(first)

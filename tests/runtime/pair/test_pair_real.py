@@ -174,6 +174,7 @@ def test_a_job_goes_on_while_its_servers_are_killed_and_paused(members: list[Mem
         two.open()
         second.process.send_signal(signal.SIGCONT)
         assert second.process.wait(timeout=120) != 0
+        until("its reason", lambda: any("decides nothing" in line for line in second.lines))
         third.cli("server", "restored", "--data-dir", str(third.data), "--go-on")
         run = wait_for(third, "goes-on", "done", "failed", "terminated")
         assert (run["status"], run["latest_job_submission"]["id"]) == ("done", job)
