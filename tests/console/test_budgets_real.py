@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
-
-from tests.bench.listing import add_copies
-from tests.console.harness import world
-from tests.console.harness.browser import Browser, Tab
+from tests.console.harness.browser import Tab
 from tests.harness.server import Server, until
 
 FILES, FIRST_LOAD, ALL = 4, 60_000, 120_000  # bytes on the way
@@ -46,9 +42,9 @@ def test_all_pages_together_are_small(signed_in: Tab) -> None:
 
 def test_an_idle_tab_asks_twice_a_minute_and_a_hidden_one_nothing(server: Server, tabs: Callable[..., Tab]) -> None:
     """Where it has to ask: a server of one's own tells it by itself."""
-    tab = tabs(clock=True, polls=True)
+    tab = tabs(clock=True, polls=True, token=server.token)
     tab.open()
-    tab.sign_in(server.token)
+    tab.heading("Overview")
     tab.pass_time(6 * MINUTE, step=15)  # nobody touches it
     before = len(tab.asked())
     tab.pass_time(5 * MINUTE, step=15)
@@ -63,33 +59,9 @@ def test_an_idle_tab_asks_twice_a_minute_and_a_hidden_one_nothing(server: Server
     until("it to ask again", lambda: len(tab.asked()) > before)
 
 
-def test_a_server_of_ones_own_is_asked_once_for_all_changes(server: Server, signed_in: Tab) -> None:
-    tab = signed_in
-    tab.go("#/main/runs")
-    before = len(tab.asked())
-    world.apply(server, world.task("noticed", "true"))
-    tab.see("noticed")
-    tab.see("done", within=tab.row("noticed"))
-    assert tab.asked()[before:] == []
-
-
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with ten thousand runs."""
-    one = world.start(tmp_path_factory.mktemp("crowded") / "home")
-    try:
-        world.apply(one, world.task("first", "true"))
-        found = world.wait(one, "first", "done")
-        add_copies(one.data, found["id"], RUNS - 1)
-        yield one
-    finally:
-        one.close()
-
-
-def test_ten_thousand_runs_are_filtered_sorted_and_scrolled(crowded: Server, browser: Browser) -> None:
-    tab = browser.tab(crowded.url)
+def test_ten_thousand_runs_are_filtered_sorted_and_scrolled(server: Server, tabs: Callable[..., Tab]) -> None:
+    tab = tabs(runs=RUNS, token=server.token)
     tab.open("#/main/runs")
-    tab.sign_in(crowded.token)
     rows = "document.querySelector('main table')?.getAttribute('aria-rowcount') ?? 0"
     until("all of them", lambda: int(tab.script(rows)) == RUNS + 1)
     assert tab.script("document.querySelectorAll('*').length") < NODES
@@ -106,4 +78,3 @@ def test_ten_thousand_runs_are_filtered_sorted_and_scrolled(crowded: Server, bro
     tab.script("document.querySelector('[data-table]').scrollTop = 1e9")
     until("the last row", lambda: tab.count(css=f'tr[aria-rowindex="{RUNS + 1}"]') == 1)
     assert tab.script("document.querySelectorAll('*').length") < NODES
-    tab.close()

@@ -49,12 +49,6 @@ def test_a_run_is_launched_from_yaml_and_watched_until_it_ends(server: Server, s
     tab.see("done", within=HEAD)
 
 
-def test_a_run_that_waits_says_why_and_what_would_help(signed_in: Tab) -> None:
-    tab = signed_in
-    tab.go("#/main/runs/waits")
-    tab.see("needs 8 GPUs")
-
-
 def test_a_failed_run_shows_its_reason_where_it_is_listed(signed_in: Tab) -> None:
     tab = signed_in
     tab.go("#/main/runs")
@@ -126,9 +120,8 @@ def test_an_offer_is_found_and_used(signed_in: Tab) -> None:
 
 
 def test_a_reader_of_a_project_launches_nothing(server: Server, tabs: Callable[..., Tab]) -> None:
-    tab = tabs()
+    tab = tabs(token=world.token_of(server, "ann"))
     tab.open("#/main/runs")
-    tab.sign_in(world.token_of(server, "ann"))
     tab.heading("Runs")
     until("the rows", lambda: tab.count(role="row") > 1)
     tab.go("#/main/offers")
@@ -151,14 +144,3 @@ def test_somebody_becomes_a_member_and_a_secret_is_kept(server: Server, signed_i
     assert "hush" not in tab.text(css="body")
     members = {each["user"] for each in world.v1(server, "GET", "/members")["items"]}
     assert "bob" in members and world.v1(server, "GET", "/secrets/api_key")["value"] == "hush <b>"
-
-
-def test_a_failure_is_looked_at_when_it_happened(signed_in: Tab) -> None:
-    """Its mark leads to the moment, in which the run has just failed; and back to now."""
-    tab = signed_in
-    tab.go("#/main/past")
-    tab.click(role="button", has="run broken")
-    tab.see("failed", within=tab.row("broken"))
-    assert "at=" in tab.place()
-    tab.follow("broken")
-    tab.see("exited with status 3")

@@ -39,14 +39,6 @@ def test_pages_have_keys_and_every_one_is_listed(signed_in: Tab) -> None:
     tab.gone(role="dialog")
 
 
-def test_keys_are_letters_while_somebody_types(signed_in: Tab) -> None:
-    tab = signed_in
-    tab.go("#/main/runs")
-    tab.keys("/")
-    tab.type("gs?")
-    assert tab.place().startswith("/#/main/runs") and tab.count(role="dialog") == 0
-
-
 def test_a_run_is_found_opened_and_its_log_read(signed_in: Tab) -> None:
     tab = signed_in
     tab.keys("g", "r")
@@ -60,16 +52,6 @@ def test_a_run_is_found_opened_and_its_log_read(signed_in: Tab) -> None:
     tab.tab_to("Logs")
     tab.keys("Enter")
     tab.see("said and done")
-
-
-def test_the_palette_leads_anywhere(signed_in: Tab) -> None:
-    tab = signed_in
-    tab.keys("Control+k")
-    tab.see(role="dialog")
-    tab.type("broken")
-    tab.see("broken", within={"role": "dialog"})
-    tab.keys("Enter")
-    tab.heading("broken")
 
 
 def test_a_run_is_stopped(server: Server, signed_in: Tab) -> None:

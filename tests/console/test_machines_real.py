@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,10 +14,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def shown(server: Server, tab: Tab) -> Iterator[Tab]:
+def shown(server: Server, tabs: Callable[..., Tab]) -> Tab:
+    tab = tabs(token=server.token)
     tab.open("#/main/fleets")
-    tab.sign_in(server.token)
-    yield tab
+    tab.heading("Fleets")
+    return tab
 
 
 def test_a_machine_shows_who_has_it(server: Server, shown: Tab) -> None:

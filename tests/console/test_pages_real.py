@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.console.harness import world
 from tests.console.harness.browser import CONTRAST, Tab
 from tests.harness.server import Server
@@ -50,7 +48,20 @@ def faults(tab: Tab, *rules: str) -> list[str]:
     return found if headings == 1 else [*found, f"{tab.place()}: {headings} headings"]
 
 
+def too_wide(tab: Tab) -> list[str]:
+    """Where it scrolls sideways. Letters of twice the size are the same as half as many pixels of the page."""
+    wrong = []
+    for width, height in ((400, 800), (640, 400)):  # a telephone; 200 percent of a small window
+        tab.resize(width, height)
+        tab.settled()
+        if (more := tab.sideways()) > 0:
+            wrong.append(f"{tab.place()}: {more} pixels wider than {width}")
+    tab.resize(1280, 800)
+    return wrong
+
+
 def test_pages_that_are_full(signed_in: Tab) -> None:
+    """Each is looked at once, in every way."""
     tab = signed_in
     tab.allowed.append(NOBODY)
     wrong = []
@@ -60,15 +71,15 @@ def test_pages_that_are_full(signed_in: Tab) -> None:
         wrong += faults(tab)
         tab.theme("dark")
         wrong += faults(tab, CONTRAST)
+        wrong += too_wide(tab)
     assert not wrong, "\n".join(wrong)
 
 
 def test_pages_that_are_empty(server: Server, tabs: Callable[..., Tab]) -> None:
     """Those of somebody who has just come, in a project without anything."""
     server.call("/api/projects/create", {"project_name": "bare"})
-    tab = tabs()
+    tab = tabs(token=server.token)
     tab.open("#/bare/overview")
-    tab.sign_in(server.token)
     wrong = []
     for place in places(tab):
         tab.go(place)
@@ -96,23 +107,6 @@ def test_pages_whose_server_is_out_of_reach(signed_in: Tab) -> None:
     tab.offline(False)
     tab.go("#/main/offers?gpu=A100")
     tab.see(role="heading", name="A100 80GB")
-
-
-@pytest.mark.parametrize(
-    ("width", "height"), [(400, 800), (640, 400)], ids=["a telephone", "200 percent of a small window"]
-)
-def test_no_page_scrolls_sideways(signed_in: Tab, width: int, height: int) -> None:
-    """Twice as large letters are the same as half as many pixels of the page."""
-    tab = signed_in
-    tab.allowed.append(NOBODY)
-    found = places(tab)
-    tab.resize(width, height)
-    wrong = []
-    for place in (*found, *INSIDE):
-        tab.go(place)
-        if (more := tab.sideways()) > 0:
-            wrong.append(f"{place}: {more} pixels")
-    assert not wrong, "\n".join(wrong)
 
 
 def test_the_page_to_sign_in(tab: Tab) -> None:

@@ -24,9 +24,7 @@ SHOWN = {
 def test_the_docs_have_small_pictures_of_pages_that_are_there(
     server: Server, tabs: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    tab = tabs(width=1200, height=750)
-    tab.open()
-    tab.sign_in(server.token)
+    tab = tabs(width=1200, height=750, token=server.token)
     folder = PICTURES if os.environ.get("PICTURES") == "write" else tmp_path
     for name, (place, text) in SHOWN.items():
         tab.go(place)

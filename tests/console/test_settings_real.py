@@ -16,9 +16,8 @@ DIALOG = {"role": "dialog"}
 
 @pytest.fixture
 def page(server: Server, tabs: Callable[..., Tab]) -> Tab:
-    tab = tabs()
+    tab = tabs(token=server.token)
     tab.open("#/main/settings/members")
-    tab.sign_in(server.token)
     tab.see(role="heading", name="Members")
     return tab
 

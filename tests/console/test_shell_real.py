@@ -13,9 +13,8 @@ from tests.harness.server import Server, until
 
 @pytest.fixture
 def page(server: Server, tabs: Callable[..., Tab]) -> Tab:
-    tab = tabs()
+    tab = tabs(token=server.token)
     tab.open("#/main/overview")
-    tab.sign_in(server.token)
     tab.see(role="heading", name="Needs attention")
     return tab
 
@@ -51,9 +50,9 @@ def test_the_tab_says_how_things_are(page: Tab) -> None:
 
 
 def test_a_page_says_that_the_server_was_updated(server: Server, tabs: Callable[..., Tab]) -> None:
-    page = tabs(clock=True, polls=True)
+    page = tabs(clock=True, polls=True, token=server.token)
     page.open("#/main/overview")
-    page.sign_in(server.token)
+    page.heading("Overview")
     look = lambda: len([call for call in page.asked("/") if call == "GET /"])  # noqa: E731
 
     def come_back() -> None:
@@ -89,7 +88,9 @@ def test_keys_do_nothing_while_somebody_types_or_has_switched_them_off(page: Tab
 def test_rows_are_opened_and_selected_by_keys(page: Tab) -> None:
     page.open("#/main/runs?q=broken")
     page.see(**page.row("broken"))
-    page.keys("j", "x")
+    page.keys("j")
+    until("the row", lambda: page.focused().startswith("tr ") and "broken" in page.focused())
+    page.keys("x")
     page.see("1 run selected")
     page.keys("Enter")
     page.see(role="heading", name="broken")

@@ -12,15 +12,6 @@ from tests.console.harness.mounted import mounted
 from tests.harness.server import Server, until
 
 
-def test_a_row_is_focused_as_the_cursor_comes_to_it(signed_in: Tab) -> None:
-    signed_in.go("#/main/runs?q=ended")
-    signed_in.settled()
-    signed_in.keys("j")
-    until("the row", lambda: signed_in.focused().startswith("tr ") and "ended" in signed_in.focused())
-    signed_in.keys("Enter")
-    signed_in.heading("ended")
-
-
 def test_a_project_that_isnt_there_is_said_and_not_remembered(signed_in: Tab) -> None:
     signed_in.go("#/nowhere/runs")
     signed_in.see("There is no project “nowhere”", exact=False)

@@ -24,7 +24,7 @@ class Tab {
   requests = [];
   pending = new Set();
 
-  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, polls = false }) {
+  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, polls = false, token = '', runs = 0 }) {
     const self = new Tab();
     self.context = await browser.newContext({
       viewport: { width, height },
@@ -46,6 +46,8 @@ class Tab {
     // As where there is no stream of changes: behind the gateway of an API in AWS.
     const asked = (route) => route.continue({ headers: { ...route.request().headers(), accept: 'application/json' } });
     if (polls) await self.context.route((url) => url.pathname.endsWith('/api/v1/changes'), asked);
+    if (runs) await self.context.route((url) => url.pathname.endsWith('/api/v1/changes'), (route) => crowded(route, runs));
+    if (token) await self.context.addInitScript((kept) => sessionStorage.setItem('dstack-token', kept), token);
     if (clock) await self.context.clock.install();
     await self.page_(await self.context.newPage());
     return self;
@@ -110,6 +112,21 @@ class Tab {
         at: node.target.join(' '), html: node.html.slice(0, 300), why: node.failureSummary })) })))`);
     return found;
   }
+}
+
+// As if there were so many runs: the first answer has copies of one that has ended, each submitted before the last.
+async function crowded(route, runs) {
+  const got = await route.fetch({ headers: { ...route.request().headers(), accept: 'application/json' } });
+  if (got.status() !== 200) return route.fulfill({ response: got });
+  const document = await got.json();
+  if (!new URL(route.request().url()).searchParams.has('cursor')) {
+    const one = document.runs.find((run) => run.name === 'ended');
+    for (let number = 0; document.runs.length < runs; number++) {
+      const at = new Date(Date.parse(one.submitted_at) - number).toISOString();
+      document.runs.push({ ...one, id: `${one.id}-${number}`, name: `run-${number}`, submitted_at: at });
+    }
+  }
+  return route.fulfill({ response: got, json: document });
 }
 
 let axe;

@@ -56,7 +56,7 @@ function rowsOf(quota, path, server, admin) {
 /** "3 of 8"; a dash is no limit. @param {number | null | undefined} used @param {number | null} limit @param {(value: number) => string} text */
 function part(used, limit, text) {
   const known = used !== null && used !== undefined;
-  if (limit === null) return known && used > 0 ? html`${text(used)} <span class="soft">no limit</span>` : html`<span class="soft">no limit</span>`;
+  if (limit === null) return known && used > 0 ? html`${text(used)}<span class="soft">, no limit</span>` : html`<span class="soft">no limit</span>`;
   return known ? html`<span class=${used >= limit ? "spent" : ""}>${text(used)}</span> <span class="soft">of ${text(limit)}</span>` : html`<span class="soft">up to</span> ${text(limit)}`;
 }
 
