@@ -113,10 +113,10 @@ def _between(settings: ServerSettings, wish: Wish, console: Console, clients: Cl
         console.say(f"{'Not possible' if each.stops else 'Different'}: {each.what}. To do: {each.hint}.")
     if any(each.stops for each in findings):
         raise Refused(
-            f"{source.name} can't move to {target.name} yet.", hint="Do the above, and run the command again."
+            f"{source.first} can't move to {target.name} yet.", hint="Do the above, and run the command again."
         )
     if wish.check:
-        console.say(f"{source.name} can move to {target.name}.")
+        console.say(f"{source.first} can move to {target.name}.")
         return 0
     if not console.agree(f"Move the control plane from {source.name} to {target.name}?"):
         return 1

@@ -39,6 +39,11 @@ class Place:
     settle: Callable[[], None]  # returns once nothing that began before the fence can still write or act
     watched: bool = False  # as in its `Pace`: how agents that don't report are found
 
+    @property
+    def first(self) -> str:
+        """Its name as a sentence's first words."""
+        return self.name[:1].upper() + self.name[1:]
+
 
 Say = Callable[[str], None]
 
@@ -62,14 +67,14 @@ class Migration:
         if not self._left(opened):
             self._copy_while_it_serves(into)
             self._fence(opened)
-            self._say(f"{self.source.name} doesn't decide any more; waiting until what it had begun is over.")
+        self._say(f"{self.source.first} doesn't decide any more.")
         self._settle_source()
         self._copy(into)
         self._verify()
         self._hand_over(into)
         self._activate(opened)
         self._say(
-            f"The control plane is at {self.target.people_url}. {self.source.name} sends agents and people there."
+            f"The control plane is at {self.target.people_url}. {self.source.first} sends agents and people there."
         )
         return True
 
@@ -78,10 +83,10 @@ class Migration:
         there, here = fence_of(self.target.store), fence_of(self.source.store)
         left = here is not None and here.state is FenceState.moved
         if there is None or (here is not None and left and there.migration != here.migration):
-            raise Refused(f"{self.target.name} has no migration to give up.", hint="Nothing was changed.")
+            raise Refused(f"{self.target.first} has no migration to give up.", hint="Nothing was changed.")
         if there.decides:
             raise Refused(
-                f"{self.target.name} decides already, so this migration can't be given up.",
+                f"{self.target.first} decides already, so this migration can't be given up.",
                 hint="Move the control plane back with --back.",
             )
         if there.state is FenceState.receiving:
@@ -103,7 +108,7 @@ class Migration:
     def _same_keys(self) -> None:
         if self.source.keys != self.target.keys:
             raise Refused(
-                f"{self.target.name} has other keys than {self.source.name}, so it could neither open its secrets nor "
+                f"{self.target.first} has other keys than {self.source.name}, so it could neither open its secrets nor "
                 "recognise its machines.",
                 hint="Run the same command with --keys, which takes the keys there while nothing uses the place.",
             )
@@ -113,7 +118,7 @@ class Migration:
         here, there = fence_of(self.source.store), fence_of(self.target.store)
         gone = here if here is not None and here.state is FenceState.moved else None
         if here is not None and here.state in (FenceState.receiving, FenceState.void):
-            raise Refused(f"{self.source.name}: {here.problem}", hint=here.hint)
+            raise Refused(f"{self.source.first}: {here.problem}", hint=here.hint)
         if there is None:
             self._refuse_unless_empty(gone)
             there = Fence(state=FenceState.void, migration="")
@@ -121,7 +126,7 @@ class Migration:
             if gone is not None and gone.migration == there.migration:
                 return None
             raise Refused(
-                f"{self.target.name} is a control plane that decides, and {self.source.name} is another.",
+                f"{self.target.first} is a control plane that decides, and {self.source.name} is another.",
                 hint="Choose a place that isn't used.",
             )
         elif there.state is FenceState.receiving:
@@ -129,7 +134,7 @@ class Migration:
                 raise _elsewhere(self.source, gone)
             if there.source != self.source.name:
                 raise Refused(
-                    f"{self.target.name} is receiving the control plane of {there.source}.",
+                    f"{self.target.first} is receiving the control plane of {there.source}.",
                     hint="Finish that migration first, or give it up with --abort.",
                 )
             return there
@@ -154,7 +159,7 @@ class Migration:
             used = next((record for record in page if record.key.pk.startswith(WORK)), None)
             if used is not None:
                 raise Refused(
-                    f"{self.target.name} is in use: it has {used.key}.", hint="Choose a place that isn't used."
+                    f"{self.target.first} is in use: it has {used.key}.", hint="Choose a place that isn't used."
                 )
 
     def _left(self, opened: Fence) -> bool:
@@ -192,12 +197,13 @@ class Migration:
         there = fence_of(self.target.store)
         if there is None or (there.state is not FenceState.receiving and not there.decides):  # --abort, just before
             self._take_back(saved)
-            raise Refused("The migration was given up meanwhile.", hint=f"{self.source.name} decides, as before.")
+            raise Refused("The migration was given up meanwhile.", hint=f"{self.source.first} decides, as before.")
 
     def _settle_source(self) -> None:
         """Once is enough, and at a stage it takes minutes: a command that continues after that doesn't wait again."""
         here = fence_of(self.source.store)
         if here is not None and not here.ready:
+            self._say("Waiting until what it had begun is over.")
             self.source.settle()
             save(self.source.store, here.with_(ready=True))
 
@@ -233,7 +239,7 @@ class Migration:
 
     def _activate(self, opened: Fence) -> None:
         if not self._left(opened):
-            raise Refused(f"{self.source.name} has been taken back meanwhile.", hint="The migration was given up.")
+            raise Refused(f"{self.source.first} has been taken back meanwhile.", hint="The migration was given up.")
         now = self._clock.now()
         active = Fence(state=FenceState.active, migration=opened.migration, since=now, arrived=now)
         object.__setattr__(active, "version", opened.version)
@@ -242,7 +248,7 @@ class Migration:
 
 def _elsewhere(place: Place, fence: Fence) -> Refused:
     return Refused(
-        f"{place.name} has moved elsewhere: {fence.problem}", hint="Continue with the place that it has moved to."
+        f"{place.first} has moved elsewhere: {fence.problem}", hint="Continue with the place that it has moved to."
     )
 
 
