@@ -19,6 +19,7 @@ from tests.e2e.aws.journey import (
     upgrade,
     waiting,
 )
+from tests.e2e.aws.moves import moves
 from tests.e2e.aws.plain import plain
 from tests.e2e.aws.starts import cluster, undone
 from tests.e2e.aws.volumes import volumes
@@ -36,6 +37,7 @@ MIDDLE: tuple[Stage, ...] = (
     waiting,
     schedules,
     upgrade,
+    moves,
 )
 STAGES: tuple[Stage, ...] = (*BEGIN, *MIDDLE, removal)
 SHORT: tuple[Stage, ...] = (*BEGIN, clouds, removal, smallest_policy)  # in the suite: what only this proves
