@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,9 +29,21 @@ class Histogram:
     total: float = 0.0
     bounds: tuple[float, ...] = BOUNDS
 
-    def with_value(self, value: float) -> Histogram:
-        below = tuple(known + (value <= bound) for known, bound in zip(self.below, self.bounds, strict=True))
-        return Histogram(below, self.number + 1, self.total + value, self.bounds)
+
+class _Values:
+    """A histogram that grows: each request adds a value, so adding one is cheap."""
+
+    def __init__(self) -> None:
+        self._cells = [0] * (len(BOUNDS) + 1)
+        self._total = 0.0
+
+    def add(self, value: float) -> None:
+        self._cells[bisect_left(BOUNDS, value)] += 1
+        self._total += value
+
+    def histogram(self) -> Histogram:
+        *below, number = accumulate(self._cells)
+        return Histogram(tuple(below), number, self._total)
 
 
 class Counters:
@@ -38,7 +52,7 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, Labels]] = Counter()
-        self._histograms: dict[tuple[str, Labels], Histogram] = {}
+        self._values: dict[tuple[str, Labels], _Values] = {}
 
     def add(self, name: str, number: int = 1, **labels: str) -> None:
         with self._lock:
@@ -52,11 +66,13 @@ class Counters:
         """Add a value to a histogram."""
         key = name, tuple(sorted(labels.items()))
         with self._lock:
-            self._histograms[key] = self._histograms.get(key, Histogram()).with_value(seconds)
+            if (values := self._values.get(key)) is None:
+                values = self._values[key] = _Values()
+            values.add(seconds)
 
     def histograms(self) -> Mapping[tuple[str, Labels], Histogram]:
         with self._lock:
-            return dict(self._histograms)
+            return {key: values.histogram() for key, values in self._values.items()}
 
     def passes(self, run: Callable[[Iterable[str]], Pass]) -> CountedPasses:
         return CountedPasses(run, self)

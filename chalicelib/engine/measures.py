@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,8 @@ class Measures:
 
     def __init__(self, counters: Counters) -> None:
         self._counters, self._lock = counters, threading.Lock()
-        self._new: dict[str, Tally] = {}
+        self._events: Counter[str] = Counter()  # since the last writing, by objective; misses likewise
+        self._misses: Counter[str] = Counter()
         for name in OBJECTIVES:
             counters.add(EVENTS, 0, objective=name)
             counters.add(MISSES, 0, objective=name)
@@ -50,7 +52,8 @@ class Measures:
         self._counters.add(EVENTS, 1, objective=name)
         self._counters.add(MISSES, int(missed), objective=name)
         with self._lock:
-            self._new[name] = self._new.get(name, Tally()).and_(Tally(events=1, misses=int(missed)))
+            self._events[name] += 1
+            self._misses[name] += missed
 
     def took(self, name: str, duration: Micros) -> None:
         if name in SECONDS:
@@ -60,15 +63,16 @@ class Measures:
     def write(self, store: Store, now: Micros) -> None:
         """Add what is new to the day's record."""
         with self._lock:
-            new, self._new = self._new, {}
+            events, misses = self._events, self._misses
+            self._events, self._misses = Counter(), Counter()
         try:
-            if new:
+            if events:
+                new = {name: Tally(events=number, misses=misses[name]) for name, number in events.items()}
                 _add(store, day_of(now), new)
         except Exception:
             with self._lock:
-                self._new = {
-                    name: self._new.get(name, Tally()).and_(new.get(name, Tally())) for name in {**self._new, **new}
-                }
+                self._events += events
+                self._misses += misses
             raise
 
 
