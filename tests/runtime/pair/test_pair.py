@@ -79,8 +79,8 @@ def made(tmp_path: Path, elapsed: Elapsed) -> Callable[..., Pair]:
     return make
 
 
-def plane_in(pair: Pair) -> None:
-    with closing(EmbeddedRoot(ServerSettings(data_dir=pair.folder), ServerConfig(projects=()), "http://a")) as root:
+def plane_in(folder: Path) -> None:
+    with closing(EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://a")) as root:
         first_start(root.plane, "token")
 
 
@@ -118,7 +118,7 @@ def test_the_other_server_takes_over_with_the_copy_that_the_lease_names(
     standby = Standby(second)
     standby.turn()
     assert second.begin() is None and standby.why == NOBODY
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     standby.turn()
     assert "has made no copy yet" in standby.why
@@ -143,7 +143,7 @@ def test_what_a_server_copies_that_has_lost_its_lease_is_restored_by_nobody(
     made: Callable[..., Pair], elapsed: Elapsed, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second, third = made("first"), made("second"), made("third")
-    plane_in(first)
+    plane_in(first.folder)
     old = deciding(first)
     copier = first.copier(old)
     copier.copy()
@@ -165,7 +165,7 @@ def test_after_a_servers_orderly_end_nothing_is_lost_and_nothing_looked_at(
     made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first, second = made("first"), made("second")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     note(first, b"last")
     first.copier(tenure).rest()
@@ -183,7 +183,7 @@ def test_a_server_that_starts_again_goes_on_at_once_unless_another_has_taken_ove
     made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first, second = made("first"), made("second")
-    plane_in(first)
+    plane_in(first.folder)
     assert deciding(first).epoch.number == 1
     again = deciding(first)
     assert again.epoch.number == 2
@@ -200,7 +200,7 @@ def test_a_folder_on_another_machine_waits_until_nobody_uses_it_here(
 ) -> None:
     """It is a copy of one in use, or its machine has started again: the lease doesn't tell which."""
     first = made("first")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     since = elapsed.now
     assert deciding(made("first", boot="2")).epoch.number == 2 and elapsed.now == since + 2 * tenure.lasts
@@ -220,7 +220,7 @@ def test_a_folder_on_another_machine_waits_until_nobody_uses_it_here(
 
 def test_a_takeover_that_was_cut_off_goes_on_at_the_next_start(made: Callable[..., Pair], elapsed: Elapsed) -> None:
     first, second = made("first"), made("second")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     first.copier(tenure).copy()
     tenure.renew()
@@ -239,7 +239,7 @@ def test_a_server_that_cant_renew_decides_nothing_and_says_so(
     made: Callable[..., Pair], elapsed: Elapsed, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = made("first")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     executed: list[str] = []
     execute = tenure.guarded(executed.append)
@@ -264,7 +264,7 @@ def test_a_server_that_cant_renew_decides_nothing_and_says_so(
 
 def test_a_renewal_without_a_result_that_was_made_counts(made: Callable[..., Pair], elapsed: Elapsed) -> None:
     first = made("first")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     found = first.leases.read()
     assert found is not None
@@ -279,7 +279,7 @@ def test_a_server_learns_at_its_next_renewal_that_it_was_taken_over_from(
     made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first = made("first")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     found = first.leases.read()
     assert found is not None
@@ -293,7 +293,7 @@ def test_a_server_learns_at_its_next_renewal_that_it_was_taken_over_from(
 
 def test_what_a_standby_answers(made: Callable[..., Pair]) -> None:
     first, second = made("first"), made("second")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     first.copier(tenure).copy()
     tenure.renew()
