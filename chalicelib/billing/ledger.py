@@ -1,8 +1,9 @@
-"""The ledger: what machines cost hour by hour, who had them, and what nobody had. Pure.
+"""The ledger: what machines and volumes cost hour by hour, who had them, and what nobody had. Pure.
 
 A machine costs its price from when it is ordered until it is given back. A job costs its user the price of its share
 while it has it. What is left of a machine's price was idle. So the rows of an hour add up to what the machines cost,
-those of all projects together if some have lent machines to others: a share is counted where its job is.
+those of all projects together if some have lent machines to others: a share is counted where its job is. A volume
+costs the user who made it; it is a share of no machine, and never idle.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ TREND = 7 * DAY  # the time whose costs a forecast goes on with
 
 @dataclass(frozen=True)
 class Holding:
-    """A machine, or a job's share of one, while it is held."""
+    """A machine, a job's share of one, or a volume, while it is held."""
 
-    machine: str  # the instance's id
+    machine: str  # the instance's id, or the volume's
     start: Micros
     end: Micros | None  # None: still held
     price: float  # dollars an hour
     gpus: int
     gpu: str  # the name of the GPUs; empty: none
     fleet: str  # its name
-    user: str | None = None  # of the job; None: this is the machine itself
+    user: str | None = None  # of the job or the volume; None: this is the machine itself
     lent: bool = False  # the job is another project's, which counts this share as its own
 
 

@@ -27,6 +27,12 @@ def volume_cost(volume: Volume, now: Micros) -> float:
     """Its price from when it was there until it wasn't."""
     if volume.active_at is None or volume.price is None:
         return 0.0
-    lost = volume.last_processed_at if volume.status is VolumeStatus.failed else now
-    until = lost if volume.deleted_at is None else volume.deleted_at
-    return volume.price * (until - volume.active_at) / MONTH
+    until = volume_end(volume)
+    return volume.price * ((now if until is None else until) - volume.active_at) / MONTH
+
+
+def volume_end(volume: Volume) -> Micros | None:
+    """Until when it was there; None: it still is."""
+    if volume.deleted_at is not None:
+        return volume.deleted_at
+    return volume.last_processed_at if volume.status is VolumeStatus.failed else None

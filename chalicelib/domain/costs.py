@@ -11,10 +11,11 @@ from chalicelib.domain.noun import Noun, Value
 KEPT = 400 * DAY  # a year, and the month of which it is compared with the same one
 MOST_ROWS = 300  # of a day: the cheapest of more are added up in one
 OTHERS = "(others)"
+VOLUMES = "(volumes)"  # in the place of their fleet: no fleet can have this name
 
 
 class CostRow(Value):
-    """What somebody had of a fleet's machines with some kind of GPU, hour by hour."""
+    """What somebody had of a fleet's machines with some kind of GPU, or of volumes, hour by hour."""
 
     user: str = ""  # their name; empty: nobody, the machines were idle
     fleet: str = ""  # its name

@@ -1,9 +1,10 @@
-"""Counts what a project's machines cost: days that are over once, and the hours since then whenever somebody asks.
+"""Counts what a project's machines and volumes cost: days that are over once, and the hours since then whenever
+somebody asks.
 
 It is counted of the history, which has every machine and every job's place with its price, and of what is held now: a
 machine that was ordered before the time in question, and is still there, has no event in it. The history of a fleet of
 hosts also has the jobs of other projects there, if they are shared: what these had wasn't idle, and is counted with
-them.
+them. Volumes are counted of their records, which stay for a month after a volume's end.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from functools import cached_property
 
 from chalicelib.billing import ledger
 from chalicelib.billing.ledger import Holding, Spent
+from chalicelib.billing.usage import volume_end
 from chalicelib.domain import keys
-from chalicelib.domain.costs import OTHERS, CostDay
+from chalicelib.domain.costs import OTHERS, VOLUMES, CostDay
 from chalicelib.domain.events import Event, Trade
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import DAY, MINUTE, Micros, day_of, sortable
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, MONTH, Micros, day_of, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.providers import HOSTS
 from chalicelib.domain.tenants import Project
+from chalicelib.domain.volumes import Volume
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader, owners
 from chalicelib.store import nouns
@@ -116,7 +119,16 @@ class _Holdings:
         for fleet_id in sorted({each.fleet_id for each in machines if each.trade.backend == HOSTS}):
             events = self._trades("gsi2", keys.fleet_events(fleet_id))
             self._follow(event for event in events if event.project_id != self._project_id)
-        return self._named([*self._ended, *self._open.values(), *self._silent_jobs()])
+        return [*self._named([*self._ended, *self._open.values(), *self._silent_jobs()]), *self._volumes()]
+
+    def _volumes(self) -> Iterator[Holding]:
+        for record in all_of(self._read.store, "gsi1", keys.volumes_of(self._project_id)):
+            volume = self._read.parse(Volume, record)
+            end = volume_end(volume)
+            if volume.active_at is None or volume.price is None or (end is not None and end < self._since):
+                continue
+            price, user = volume.price * HOUR / MONTH, volume.user_name
+            yield Holding(volume.id, volume.active_at, end, price, gpus=0, gpu="", fleet=VOLUMES, user=user)
 
     def _follow(self, events: Iterable[Event]) -> None:
         unmatched: list[Event] = []

@@ -1,4 +1,4 @@
-"""What machines cost over time."""
+"""What machines and volumes cost over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class V1CostSeries(TypedDict):
     """What is grouped under one name."""
 
     name: str | None
-    """Null: no user, for idle time; or no GPU."""
+    """Null: no user, for idle time; or no GPU. Volumes are together in the place of a fleet, as `(volumes)`."""
     usd: float
     idle_usd: float
     gpu_hours: float
@@ -60,3 +60,5 @@ class V1Costs(TypedDict):
     month: V1CostsOfMonth
     budget_usd_per_day: float | None
     """The project's quota of dollars a day, if it has one."""
+    unpriced_volumes: int
+    """Volumes that are there now and whose price isn't known, so their cost is in none of these figures."""

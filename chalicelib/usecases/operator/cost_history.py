@@ -40,6 +40,7 @@ class CostView:
     spent: float  # this month, in dollars
     forecast: float
     budget: float | None = None  # dollars a day
+    unpriced: int = 0  # volumes whose price isn't known, so they are in none of these
 
 
 def window(now: Micros, since: Micros | None, until: Micros | None, step: Micros) -> CostWindow:
@@ -85,7 +86,12 @@ def _view(
     began = min((row.at for _, row in found), default=now)
     spent, forecast = ledger.forecast([row for _, row in found], began, month, now)
     total = ledger.total(each.total for each in series)
-    return CostView(wanted, by, total, series, month, spent, forecast, budget)
+    unpriced = sum(_unpriced(plane, each) for each in projects)
+    return CostView(wanted, by, total, series, month, spent, forecast, budget, unpriced)
+
+
+def _unpriced(plane: RecordPorts, project: Project) -> int:
+    return sum(volume.active_at is not None and volume.price is None for volume in plane.read.volumes(project.id))
 
 
 def month_of(now: Micros) -> tuple[Micros, Micros]:

@@ -35,6 +35,7 @@ def costs_json(view: CostView) -> contract.V1Costs:
             "forecast_usd": _dollars(view.forecast),
         },
         "budget_usd_per_day": view.budget,
+        "unpriced_volumes": view.unpriced,
     }
 
 

@@ -1,4 +1,4 @@
-// What machines cost over time, who had them, and what nobody had.
+// What machines and volumes cost over time, who had them, and what nobody had.
 import { link, setQuery } from "../../app/router.js";
 import { call, get } from "../../data/api.js";
 import { usePolling } from "../../data/live.js";
@@ -35,6 +35,7 @@ export default function CostsPage({ project, query }) {
       <${SelectField} label="Time (UTC)" value=${days} options=${RANGES} onInput=${(/** @type {string} */ value) => setQuery({ days: value })} />
     </form>
     <${Failed} error=${error} retry=${reload} />
+    ${costs && costs.unpriced_volumes > 0 && html`<p class="note">Without ${costs.unpriced_volumes === 1 ? "a volume" : `${costs.unpriced_volumes} volumes`} whose price isn’t known.</p>`}
     ${!costs ? !error && html`<${Loading} />` : html`<${Numbers} costs=${costs} />
       ${costs.items.length === 0 ? html`<${Empty} title="No machine was had in this time." next="Choose a longer time, or submit a run: its cost is here within a minute." />`
         : html`${costs.usd > 0 && html`<${Bars} costs=${costs} now=${now} />`}<${Rows} costs=${costs} project=${project} />`}`}
