@@ -21,6 +21,7 @@ from tests.e2e.aws.journey import (
 )
 from tests.e2e.aws.moves import moves
 from tests.e2e.aws.plain import plain
+from tests.e2e.aws.restored import restored
 from tests.e2e.aws.starts import cluster, undone
 from tests.e2e.aws.volumes import volumes
 
@@ -36,6 +37,7 @@ MIDDLE: tuple[Stage, ...] = (
     volumes,
     waiting,
     schedules,
+    restored,
     upgrade,
     moves,
 )
