@@ -16,7 +16,7 @@ CloudWatch's alarms (`alarms.py`), for whoever asks for them, are in it, too, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra import alarms
@@ -37,7 +37,8 @@ SERVICES = (
 
 def template(stage: str, *, budget: bool = True) -> dict[str, Any]:
     """Without `budget` it doesn't name what CloudFormation doesn't know in every region."""
-    made, known = resources(stage), conditions()
+    notifying = ("budgets.amazonaws.com", "cloudwatch.amazonaws.com")
+    made, known = resources(stage, notifying if budget else notifying[1:]), conditions()
     if not budget:
         del made["SpendingBudget"], known["SpendingIsWatched"]
     return {
@@ -49,9 +50,9 @@ def template(stage: str, *, budget: bool = True) -> dict[str, Any]:
     }
 
 
-def resources(stage: str) -> dict[str, Any]:
-    """The budget, and the topic that it and other alarms notify. Without any, there is no topic. Budget names are
-    shared by all regions of an account."""
+def resources(stage: str, notifying: Sequence[str]) -> dict[str, Any]:
+    """The budget, and the topic that it and other alarms notify; `notifying`: the services that may. Without any alarm,
+    there is no topic. Budget names are shared by all regions of an account."""
     alarm = {"Ref": "SpendingAlarm"}
     budget = {
         "BudgetName": {"Fn::Sub": f"dstack-{stage}-${{AWS::Region}}-spending"},
@@ -66,7 +67,7 @@ def resources(stage: str) -> dict[str, Any]:
     }
     statement = {
         "Effect": "Allow",
-        "Principal": {"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]},
+        "Principal": {"Service": list(notifying)},
         "Action": "sns:Publish",
         "Resource": {"Ref": "SpendingTopic"},
         "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},

@@ -65,6 +65,8 @@ test('rows in sight keep their elements, others take those that have become free
   assert.deepEqual(shown(slotsOf(notch, ['d', 'e', 'f', 'g', 'h'])), { d: 1, e: 2, f: 3, g: 0, h: 4 }, 'in place, in the order that they are in');
   assert.deepEqual(shown(slotsOf(notch, ['new', 'b', 'c', 'd', 'e'])), { new: 4, b: 1, c: 2, d: 3, e: 0 });
   assert.deepEqual(shown(slotsOf(notch, [])), {});
+  const alone = slotsOf(notch, ['d']), again = slotsOf(alone, ['a', 'b', 'c', 'd']);
+  assert.equal(new Set(again.values()).size, 4, 'a filter that left one row was taken off: none shares an element');
 });
 });
 

@@ -15,6 +15,6 @@ export function windowOf(top, height, rowHeight, count) {
 export function slotsOf(was, keys) {
   const stay = keys.filter((key) => was.has(key)), kept = new Map(stay.length * 2 < keys.length ? [] : stay.map((key) => [key, was.get(key)]));
   const taken = new Set(kept.values()), free = [...was.values()].filter((slot) => !taken.has(slot));
-  let fresh = was.size;
+  let fresh = Math.max(-1, ...was.values()) + 1; // not the number of them: those that are left can have any
   return new Map(keys.map((key) => [key, /** @type {number} */ (kept.get(key) ?? free.shift() ?? fresh++)]));
 }

@@ -20,6 +20,7 @@ from chalicelib.planning.runs.replicas import was_removed
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.ports import RecordPorts
+from chalicelib.usecases.services.traffic import recent
 
 
 @dataclass(frozen=True)
@@ -44,25 +45,25 @@ class LiveService:
     def held(self) -> int:
         return sum(door.held for door in self.traffic)
 
-    def counts(self) -> list[Bucket]:
-        """Requests at all doors, oldest first."""
+    def counts(self, now: Micros) -> list[Bucket]:
+        """Requests at all doors, oldest first. A quiet door reports no more, so its last report may be old."""
         found: dict[int, Bucket] = {}
-        for each in chain.from_iterable(door.buckets for door in self.traffic):
+        for each in recent(chain.from_iterable(door.buckets for door in self.traffic), BUCKET, now):
             at = each.at // BUCKET * BUCKET
             known = found.get(at, Bucket(at=at))
             found[at] = Bucket(at=at, requests=known.requests + each.requests, busy=known.busy + each.busy)
         return [found[at] for at in sorted(found)]
 
-    def answers(self) -> list[Answers]:
+    def answers(self, now: Micros) -> list[Answers]:
         """How long answers took at all doors, oldest first."""
         found: dict[Micros, list[Answers]] = {}
-        for each in chain.from_iterable(door.answers for door in self.traffic):
+        for each in recent(chain.from_iterable(door.answers for door in self.traffic), STEP, now):
             found.setdefault(each.at // STEP * STEP, []).append(each)
         return [_together(at, found[at]) for at in sorted(found)]
 
     def last_minute(self, now: Micros) -> Answers:
         """The answers of the steps that lie in the last minute, even if only in part."""
-        return _together(now, [each for each in self.answers() if each.at + STEP > now - MINUTE])
+        return _together(now, [each for each in self.answers(now) if each.at + STEP > now - MINUTE])
 
 
 def _together(at: Micros, parts: Sequence[Answers]) -> Answers:

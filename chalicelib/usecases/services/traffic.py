@@ -76,7 +76,7 @@ def _changed(plane: RecordPorts, door: str, traffic: Sequence[Traffic]) -> list[
 
 
 def _without_news(known: Traffic, now: Micros) -> Traffic:
-    return known.with_(at=now, buckets=_recent(known.buckets, BUCKET, now), answers=_recent(known.answers, STEP, now))
+    return known.with_(at=now, buckets=recent(known.buckets, BUCKET, now), answers=recent(known.answers, STEP, now))
 
 
 def _by_our_clock(reported: Traffic, now: Micros) -> Traffic:
@@ -85,8 +85,9 @@ def _by_our_clock(reported: Traffic, now: Micros) -> Traffic:
         off = 0
     buckets = (each.with_(at=each.at + off) for each in reported.buckets)
     answers = (each.with_(at=each.at + off) for each in reported.answers)
-    return reported.with_(at=now, buckets=_recent(buckets, BUCKET, now), answers=_recent(answers, STEP, now))
+    return reported.with_(at=now, buckets=recent(buckets, BUCKET, now), answers=recent(answers, STEP, now))
 
 
-def _recent(parts: Iterable[Part], length: Micros, now: Micros) -> tuple[Part, ...]:
+def recent(parts: Iterable[Part], length: Micros, now: Micros) -> tuple[Part, ...]:
+    """Those of the last minutes for which traffic is kept."""
     return tuple(part for part in parts if now - HISTORY - length < part.at <= now)

@@ -82,11 +82,11 @@ def _traffic_json(service: LiveService, now: Micros) -> contract.V1Traffic:
         "held": service.held,
         "reported_at": _date(max((door.at for door in doors), default=None)),
         "items": [
-            {"at": iso(each.at), "requests": each.requests, "busy": round(each.busy, 3)} for each in service.counts()
+            {"at": iso(each.at), "requests": each.requests, "busy": round(each.busy, 3)} for each in service.counts(now)
         ],
         "answers": [
             {"at": iso(each.at), "first_byte": _percentiles(each.first_byte), "whole": _percentiles(each.whole)}
-            for each in service.answers()
+            for each in service.answers(now)
         ],
         "first_byte": _percentiles(latest.first_byte),
         "whole": _percentiles(latest.whole),
