@@ -76,8 +76,13 @@ def restore(
 
 
 def _marked(records: Iterator[Record], mark: Restoration | None) -> Iterator[Record]:
-    """The records with the mark, in place of that of an earlier restoration."""
-    yield from (record for record in records if record.key != keys.RESTORATION)
+    """The records with the mark, in place of that of an earlier restoration. Whose server still only looked goes on to
+    for as long. None: the earlier one stays."""
+    for record in records:
+        if mark is None or record.key != keys.RESTORATION:
+            yield record
+        elif (before := nouns.read(Restoration, record)).looking(mark.at):
+            mark = mark.with_(looks_until=max(mark.looks_until, before.looks_until))
     if mark is not None:
         yield nouns.put(mark).record
 

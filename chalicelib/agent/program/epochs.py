@@ -11,6 +11,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from ..kernel.log import log
 from ..kernel.tasks import read_text, write_atomic
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Epochs:
         self._lock = threading.Lock()  # of the threads that receive answers
         self._lease, _, number = (read_text(self._path) or "").strip().partition(" ")
         self._highest = int(number) if number.isdigit() else 0
+        self._kept = True  # also across a restart of the agent
 
     def outdated(self, answer: SyncReply) -> bool:
         """Is it of a server that another one has taken over from? A higher epoch is remembered before it is obeyed."""
@@ -30,8 +32,21 @@ class Epochs:
         if not lease or not isinstance(epoch, int):
             return False
         with self._lock:
-            if lease == self._lease and epoch <= self._highest:
-                return epoch < self._highest
-            write_atomic(self._path, "%s %d\n" % (lease, epoch), durable=True)
-            self._lease, self._highest = lease, epoch
+            if lease == self._lease and epoch < self._highest:
+                return True
+            if (lease, epoch) != (self._lease, self._highest) or not self._kept:
+                self._lease, self._highest = lease, epoch
+                self._keep()
         return False
+
+    def _keep(self) -> None:
+        """On a full disk, this process remembers alone, and tries again at the next answer: the new server's orders are
+        what makes room."""
+        try:
+            write_atomic(self._path, "%s %d\n" % (self._lease, self._highest), durable=True)
+        except OSError as problem:
+            if self._kept:
+                log("the epoch %d of the servers isn't kept: %s" % (self._highest, problem))
+            self._kept = False
+        else:
+            self._kept = True

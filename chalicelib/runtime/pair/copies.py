@@ -99,6 +99,10 @@ class CopyAtHand(Blobs):
             self._near.put(name, near)
         return near
 
+    def forget(self, name: str) -> None:
+        """Ask the place for this one again."""
+        self._near.delete(name)
+
     def keep(self, parts: Collection[str]) -> None:
         """Delete what belongs to other copies."""
         every = self._near.list("parts/", limit=10**9)
@@ -129,16 +133,31 @@ class Spare:
     def __init__(self, backups: Backups, at_hand: CopyAtHand) -> None:
         self._backups, self._at_hand = backups, at_hand
         self.moment: Moment | None = None
+        self._sound: set[str] = set()  # the parts that were read here, and are what they should be
 
     def fetch(self, name: str) -> None:
         """Have the parts of this copy here. Raises DstackError if it isn't whole."""
         moment = self._backups.moment(name)
         parts = [*moment.records, *moment.feed, *moment.files]
-        parts += [part for entry in self._backups.files(moment) for part in entry.parts]
         for part in parts:
-            self._at_hand.get(part_place(part))
-        self._at_hand.keep(set(parts))
+            self._read(part)
+        for part in [part for entry in self._backups.files(moment) for part in entry.parts]:
+            self._read(part)
+            parts.append(part)
+        self._sound &= set(parts)
+        self._at_hand.keep(self._sound)
         self.moment = moment
+
+    def _read(self, part: str) -> None:
+        """Nobody takes over with a copy that can't be restored, so each part is opened before."""
+        if part in self._sound:
+            return
+        try:
+            self._backups.get(part)
+        except DstackError:
+            self._at_hand.forget(part_place(part))
+            raise
+        self._sound.add(part)
 
     def restore(self, name: str, folder: Path, *, whole: bool) -> Restored:
         """Make the data folder as it was at this copy. `whole`: it has every commit, so its server has nothing to look

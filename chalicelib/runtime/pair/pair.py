@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,11 @@ from chalicelib.runtime.s3_client import s3_client
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store.backups import KeySource, opened
 from chalicelib.store.blobs import Blobs
+from chalicelib.store.disk import disk_error
 
+log = logging.getLogger(__name__)
+
+KNOWN = "lease"  # in the folder of the pair: the last lease that this server held
 LEASE_PATIENCE = 3.0  # seconds for one request about the lease: a renewal that waits for longer is of no use
 
 
@@ -52,6 +57,7 @@ class Pair:
         found, now = self.leases.read(), self.clock()
         if not has_plane(self.folder):
             return None
+        self._check_known(found)
         if found is None:
             step = first(now, id=random_id(), owner=self.owner, name=self.name, lasts=self.lasts)
         else:
@@ -62,16 +68,38 @@ class Pair:
             raise Fenced("Another server took the lease at the same moment.", hint="Start this one again.")
         return self.tenure(held)
 
+    def _check_known(self, found: Found | None) -> None:
+        """Raises Fenced in a place that doesn't know what this server does: a folder whose disk isn't mounted, or whose
+        disk was set back. Another server may decide in the right one, and agents ignore epochs that go back."""
+        path = self.folder / PAIR / KNOWN
+        lease, _, number = (path.read_text() if path.exists() else "").partition(" ")
+        same = found is not None and found.lease.id == lease
+        if not lease or (same and found is not None and found.lease.epoch >= int(number)):
+            return
+        there = "no lease" if found is None else f"{'the' if same else 'another'} lease of epoch {found.lease.epoch}"
+        raise Fenced(
+            f"{self.settings.pair_place} has {there}, but this server has held that of epoch {number}: another server "
+            "may decide.",
+            hint="Mount the place, or name the right one. For a new pair, make sure that no other server decides, "
+            f"delete {path} and what is in {self.settings.pair_place}, and start again.",
+        )
+
     def _own(self, found: Found) -> Found:
         """The lease, if it is that of this data folder and nobody renews it. On the machine where it was taken, and
         since its last start, the folder's lock says so. Elsewhere the folder may be a copy of one that is in use, so
         it is seen unchanged first, as another server's."""
-        watch = Watch(self.owner)
+        watch, seen = Watch(self.owner), found.version
         while found.lease.owner.partition(" ")[0] == self._id:
             watch.saw(found, self.clock())
             left = watch.left(self.clock())
             if left <= 0:
                 return found
+            if found.version != seen:
+                raise Fenced(
+                    f"A server decides on a copy of {self.folder} (epoch {found.lease.epoch}, {found.lease.name}).",
+                    hint="Stop that one. Or start this one on an empty data folder, so that it stands by.",
+                )
+            log.info("this machine has started since it took the lease, and waits %.0f s more for another server", left)
             self._pause(min(left, self.lasts / RENEWALS))
             there = self.leases.read()
             if there is None:
@@ -84,6 +112,11 @@ class Pair:
         )
 
     def tenure(self, held: Holding) -> Tenure:
+        path = self.folder / PAIR / KNOWN
+        try:
+            private_file(path, f"{held.epoch.lease} {held.epoch.number}")
+        except OSError as error:
+            raise disk_error(path, error) from error
         return Tenure(self.leases, held, self.clock)
 
     def copier(self, tenure: Tenure) -> Copier:
@@ -107,9 +140,9 @@ def _id(folder: Path) -> str:
 
 
 def _boot() -> str:
-    """Differs after each start of this machine; empty where the system doesn't say."""
+    """Differs after each start of this machine, and where the system doesn't say, of this process."""
     path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text().strip() if path.exists() else ""
+    return path.read_text().strip() if path.exists() else random_id()
 
 
 @contextmanager

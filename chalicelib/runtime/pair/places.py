@@ -90,7 +90,10 @@ class FolderLease:
         number = int(after or 0) + 1
         draft = self._folder / f".{secrets.token_hex(8)}"
         try:
-            make_folder(self._folder)
+            if after is None:
+                make_folder(self._folder)
+            elif not self._path(number - 1).exists():
+                return None  # long replaced and deleted; or the disk with the leases isn't mounted any more
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(_bytes(lease))
                 file.flush()

@@ -46,12 +46,13 @@ class Standby:
         """Look at the lease, have its copy here, and take it if the time has come."""
         if self.tenure is not None:
             return
+        level = logging.INFO
         try:
             why = self._turn()
         except DstackError as error:
-            why = f"It couldn't take over: {error}"
+            why, level = f"It couldn't take over: {error}", logging.WARNING
         if why != self.why:
-            log.info("stands by: %s", why)
+            log.log(level, "stands by: %s", why)
             self.why = why
 
     def _turn(self) -> str:

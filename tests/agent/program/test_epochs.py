@@ -6,6 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from chalicelib.agent.kernel import route
 from chalicelib.agent.kernel.link import LinkError
 from chalicelib.agent.program.epochs import Epochs
@@ -26,6 +28,19 @@ def test_a_lower_epoch_of_the_same_lease_is_outdated_also_after_a_restart(tmp_pa
     assert not outdated(again)  # a server without a pair
     assert not outdated(again, lease="b", epoch=1)  # another pair
     assert not outdated(again, lease="b", epoch="x")
+
+
+def test_on_a_full_disk_an_agent_follows_the_new_server_and_remembers_it_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epochs = Epochs(str(tmp_path))
+    (tmp_path / "epoch").mkdir()  # nothing can be written there
+    new: Any = {"lease": "a", "epoch": 2}
+    old: Any = {"lease": "a", "epoch": 1}
+    assert [epochs.outdated(answer) for answer in (new, old, new)] == [False, True, False]
+    assert capsys.readouterr().err.count("isn't kept") == 1
+    (tmp_path / "epoch").rmdir()
+    assert not epochs.outdated(new) and Epochs(str(tmp_path)).outdated(old)
 
 
 def test_the_answer_of_such_a_server_is_a_failed_call() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -12,8 +14,10 @@ import pytest
 
 from chalicelib.api.dispatch import Reply, Request
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.instants import HOUR
 from chalicelib.domain.keys import Key
 from chalicelib.domain.leases import Lease
+from chalicelib.domain.restorations import Restoration
 from chalicelib.errors import Fenced, Refused
 from chalicelib.runtime.backup_settings import BackupSettings
 from chalicelib.runtime.embedded import EmbeddedRoot
@@ -25,7 +29,8 @@ from chalicelib.runtime.pair.standby import NOBODY, Standby
 from chalicelib.runtime.pair.tenure import Tenure, TenuredStore
 from chalicelib.runtime.restored import restoration
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.store.backups import KeySource
+from chalicelib.store import nouns
+from chalicelib.store.backups import KeySource, part_place
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.port import Put, Record
 from chalicelib.store.sqlite import SqliteStore
@@ -330,3 +335,83 @@ def test_settings_with_which_no_other_server_could_take_over_are_refused(tmp_pat
     ):
         with pytest.raises(Refused, match=text):
             check(wrong)
+
+
+def test_a_place_that_knows_less_than_its_server_is_refused(
+    made: Callable[..., Pair], elapsed: Elapsed, tmp_path: Path
+) -> None:
+    """Its disk isn't mounted at the start, or is taken away while the server decides. The other one decides there."""
+    first = made("first")
+    plane_in(first)
+    tenure = deciding(first)
+    lease = tmp_path / "place" / "lease"
+    lease.rename(tmp_path / "unmounted")
+    with pytest.raises(Fenced, match=r"has no lease, but this server has held that of epoch 1"):
+        first.begin()
+    lease.mkdir()  # as the check at another server's start makes it
+    with pytest.raises(Fenced, match="is gone"):
+        tenure.renew()
+    assert not tenure.decides and not list(lease.iterdir())
+
+    lease.rmdir()
+    (tmp_path / "unmounted").rename(lease)
+    shutil.copytree(lease, tmp_path / "snapshot")
+    assert deciding(first).epoch.number == 2
+    shutil.rmtree(lease)
+    (tmp_path / "snapshot").rename(lease)
+    with pytest.raises(Fenced, match=r"has the lease of epoch 1, but this server has held that of epoch 2"):
+        first.begin()
+    (first.folder / "pair" / "lease").unlink()
+    assert deciding(first)
+
+
+def test_a_server_on_a_copy_of_a_folder_in_use_is_refused(made: Callable[..., Pair], elapsed: Elapsed) -> None:
+    first = made("first")
+    plane_in(first)
+    tenure = deciding(first)
+    with pytest.raises(Fenced, match=r"A server decides on a copy of .*first \(epoch 1"):
+        made("first", boot="2", meanwhile=tenure.renew).begin()
+    assert tenure.decides
+
+
+def test_nobody_takes_over_with_a_copy_that_isnt_whole(
+    made: Callable[..., Pair], elapsed: Elapsed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, standby = made("first"), Standby(made("second"))
+    plane_in(first)
+    tenure = deciding(first)
+    moment = first.copier(tenure).copy()
+    assert moment is not None
+    tenure.renew()
+    part = tmp_path / "place" / part_place(moment.records[0])
+    sealed = part.read_bytes()
+    for damaged in (sealed[:-1], b""):
+        part.write_bytes(damaged)
+        standby.turn()
+        elapsed.now += 2 * tenure.lasts
+        standby.turn()
+        assert standby.tenure is None and "was changed or cut off" in standby.why
+    assert [record.levelname for record in caplog.records if "couldn't take over" in record.message] == ["WARNING"]
+    part.write_bytes(sealed)
+    standby.turn()
+    assert standby.tenure is not None
+    standby.restore()
+
+
+def test_a_server_that_only_looked_is_followed_by_one_that_only_looks(
+    made: Callable[..., Pair], elapsed: Elapsed
+) -> None:
+    first, second, third = made("first"), made("second"), made("third")
+    plane_in(first)
+    at = time.time_ns() // 1000
+    with closing(SqliteStore(first.folder / "plane.db")) as store:
+        store.commit([nouns.put(Restoration(as_of=at, at=at, looks_until=at + HOUR))])
+    first.copier(deciding(first)).rest()
+    tenure = taken_over(Standby(second), elapsed, lasts=7.5)
+    mark, now = restoration(second.folder, go_on=False)
+    assert mark is not None and mark.looking(now) and mark.looks_until == at + HOUR
+    second.copier(tenure).copy()
+    tenure.renew()
+    taken_over(Standby(third), elapsed)
+    mark, now = restoration(third.folder, go_on=False)
+    assert mark is not None and mark.as_of > at and mark.looks_until == at + HOUR
