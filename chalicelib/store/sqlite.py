@@ -19,6 +19,7 @@ Deleted data is overwritten with zeros, because a file is copied and backed up w
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -128,6 +129,13 @@ class _Commit:
     refusal: Exception | None = None
 
 
+def _create(path: str) -> None:
+    """Make the file private, unless there is one. That isn't opened: to close it would drop the locks that this process
+    holds for its other connections, and another process would take itself for the only one."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
 class SqliteStore:
     """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry. `small`:
     the number of pages up to which a file of an older version is rewritten at once."""
@@ -142,7 +150,7 @@ class SqliteStore:
         self._commits = 0
         self._behind = False  # more records have expired than the last sweep deleted
         try:
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            _create(self._path)
             self._writer: sqlite3.Connection | None = self._prepared()
         except sqlite3.Error as error:
             problem = self._translated(error)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -445,3 +448,14 @@ def test_the_newest_event_is_that_of_all_projects(tmp_path: Path) -> None:
     store.commit([Put(Record(keys.event("", 11, "id"), 1, b"{}"), 0)])
     assert store.newest_event() == 11
     store.close()
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="its locks can't be asked for on this system")
+def test_a_second_store_of_a_file_leaves_the_first_ones_locks(tmp_path: Path) -> None:
+    """Without them, another process that closes the file deletes its log under the first store."""
+    with closing(SqliteStore(tmp_path / "db")) as first:
+        first.get(Key("a", "b"))
+        with closing(SqliteStore(tmp_path / "db")), (tmp_path / "db").open("r+b") as other:
+            wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0x4000_0002, 510, 0)
+            with pytest.raises(OSError, match="temporarily unavailable"):
+                fcntl.fcntl(other, fcntl.F_OFD_SETLK, wanted)

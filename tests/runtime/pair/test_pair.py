@@ -342,7 +342,7 @@ def test_a_place_that_knows_less_than_its_server_is_refused(
 ) -> None:
     """Its disk isn't mounted at the start, or is taken away while the server decides. The other one decides there."""
     first = made("first")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     lease = tmp_path / "place" / "lease"
     lease.rename(tmp_path / "unmounted")
@@ -367,7 +367,7 @@ def test_a_place_that_knows_less_than_its_server_is_refused(
 
 def test_a_server_on_a_copy_of_a_folder_in_use_is_refused(made: Callable[..., Pair], elapsed: Elapsed) -> None:
     first = made("first")
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     with pytest.raises(Fenced, match=r"A server decides on a copy of .*first \(epoch 1"):
         made("first", boot="2", meanwhile=tenure.renew).begin()
@@ -378,7 +378,7 @@ def test_nobody_takes_over_with_a_copy_that_isnt_whole(
     made: Callable[..., Pair], elapsed: Elapsed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, standby = made("first"), Standby(made("second"))
-    plane_in(first)
+    plane_in(first.folder)
     tenure = deciding(first)
     moment = first.copier(tenure).copy()
     assert moment is not None
@@ -402,7 +402,7 @@ def test_a_server_that_only_looked_is_followed_by_one_that_only_looks(
     made: Callable[..., Pair], elapsed: Elapsed
 ) -> None:
     first, second, third = made("first"), made("second"), made("third")
-    plane_in(first)
+    plane_in(first.folder)
     at = time.time_ns() // 1000
     with closing(SqliteStore(first.folder / "plane.db")) as store:
         store.commit([nouns.put(Restoration(as_of=at, at=at, looks_until=at + HOUR))])
