@@ -48,6 +48,7 @@ from infra.policies import Grant, in_file
 ROOT = Path(__file__).resolve().parents[1]
 CHALICE = "chalice"  # the artefact of app.py, made by `chalice package`; plain functions without an SDK run from it too
 UNNAMED = "dev"  # the stage of a `chalice deploy` that names none
+HOLDS = "DSTACK_HOLDS"  # a variable of functions that look before they act on restored records
 APP, ALONE = (
     "dstack",
     "dstack-chalice",
@@ -105,7 +106,8 @@ class Function:
         return ("settings", *self.reads)
 
     def environment(self, stage: str, variables: Mapping[str, str]) -> dict[str, str]:
-        return {"DSTACK_KEYS": f"/dstack-{stage}", "DSTACK_READS": ",".join(self.parameters), **variables}
+        own = {"DSTACK_KEYS": f"/dstack-{stage}", "DSTACK_READS": ",".join(self.parameters), HOLDS: "1"}
+        return {**own, **variables}
 
     @property
     def max_event_age(self) -> int:

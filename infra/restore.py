@@ -40,7 +40,7 @@ from chalicelib.store.fences import fence_of
 from chalicelib.store.port import MAX_CHANGES, MAX_COMMIT, Change, Delete, Put, Record, Store
 from infra import account, command, installed
 from infra.account import client, explained
-from infra.functions import reserved
+from infra.functions import HOLDS, reserved
 
 SHOWN = 50  # differences
 EXISTS = ("TableAlreadyExistsException", "TableInUseException")  # the latter while it is made, or deleted
@@ -169,12 +169,13 @@ def stopped(
     prefix = f"dstack-{stage}-"
     with explained("stop the functions"):
         pages = functions.get_paginator("list_functions").paginate()
-        found = (each["FunctionName"] for page in pages for each in page["Functions"])
+        found = {each["FunctionName"]: each for page in pages for each in page["Functions"]}
         names = [name for name in found if name.startswith(prefix)]
         names = [name for name in names if "-" not in name.removeprefix(prefix)]  # or it is of dev-eu
         before = _concurrency(functions, names, prefix)
         if not names:
             raise Refused(f"There are no functions {prefix}….", hint="Name a stage that is deployed.")
+        _check_they_look(stage, [found[name] for name in names])
     try:
         with explained("stop the functions"):
             for name in names:
@@ -187,6 +188,16 @@ def stopped(
             say("Not all records are written, so the functions stay stopped: run this command again.")
         else:
             _start(functions, before)
+
+
+def _check_they_look(stage: str, found: Iterable[Mapping[str, Any]]) -> None:
+    """Raises Refused for functions of a release that knows no mark: it would act on older records at once."""
+    old = [each["FunctionName"] for each in found if HOLDS not in each.get("Environment", {}).get("Variables", {})]
+    if old:
+        raise Refused(
+            f"{stage} has functions of an earlier release ({old[0]}), which would end what older records don't know.",
+            hint=f"Deploy this release first: make deploy STAGE={stage}. Then run this command again.",
+        )
 
 
 def _concurrency(functions: Any, names: Iterable[str], prefix: str) -> dict[str, int | None]:

@@ -22,7 +22,7 @@ from chalicelib.store.fences import decides
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Delete, Put, Record
 from infra import command, restore
-from infra.functions import reserved
+from infra.functions import HOLDS, reserved
 from tests.infra.account import refused
 from tests.world import nouns as b
 from tests.world.time import Clock
@@ -39,7 +39,7 @@ class Functions:
 
     def __init__(self, **reserved: int | None) -> None:
         self.reserved, self.replaced = reserved, dict.fromkeys(reserved, 0)
-        self.variables: dict[str, dict[str, str]] = {name: {"KEPT": "1"} for name in reserved}
+        self.variables: dict[str, dict[str, str]] = {name: {"KEPT": "1", HOLDS: "1"} for name in reserved}
 
     def get_paginator(self, name: str) -> Any:
         assert name == "list_functions"
@@ -92,6 +92,14 @@ def test_functions_rest_meanwhile_and_run_as_before_however_it_ends() -> None:
     assert functions.replaced == {**dict.fromkeys(before, 0), "dstack-dev-api": 1, "dstack-dev-reconcile": 1}
     with pytest.raises(Refused, match="There are no functions"), pausing(functions, "x"):
         pass
+
+
+def test_a_stage_of_an_earlier_release_is_refused_which_would_act_at_once() -> None:
+    trip = Trip()
+    del trip.functions.variables["dstack-dev-reconcile"][HOLDS]
+    with pytest.raises(Refused, match=r"dev has functions of an earlier release \(dstack-dev-reconcile\)"):
+        trip.run()
+    assert trip.records() == trip.now and trip.functions.reserved == trip.before and not trip.tables.there
 
 
 def test_functions_that_a_killed_command_had_stopped_run_again_after_the_next_one() -> None:

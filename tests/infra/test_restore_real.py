@@ -24,7 +24,7 @@ from chalicelib.store import nouns
 from chalicelib.store.dynamo import DynamoStore, create_table
 from chalicelib.store.port import Change, Delete, Put, Record
 from infra import command, restore
-from infra.functions import reserved
+from infra.functions import HOLDS, reserved
 from tests.emulators.ministack import Emulator
 from tests.emulators.moments import Moments
 from tests.world import nouns as b
@@ -137,6 +137,7 @@ def stage(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealS
             Handler="one.handler",
             Code={"ZipFile": zipped()},
             Timeout=7,
+            Environment={"Variables": {HOLDS: "1"}},
         )
     yield RealStage(emulator, DynamoStore(TABLE, endpoint=emulator.url), Moments(dynamo))
     for name in FUNCTIONS:
