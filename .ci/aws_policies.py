@@ -26,6 +26,7 @@ ACCEPTED = {
     ("Bucket", "UNKNOWN_ACTION"): "newer than the linter: s3:GetBucketAbac",
     ("Functions", "UNKNOWN_ACTION"): "newer than the linter: lambda:GetFunctionScalingConfig",
     ("AgentApis", "UNKNOWN_ACTION"): "newer than the linter: tags of APIs",
+    ("CreateAgentApis", "UNKNOWN_ACTION"): "the same",
     ("Bills", "UNKNOWN_ACTION"): "newer than the linter",
     ("Table", "RESOURCE_MISMATCH"): "tables have resource policies, too, not only streams",
     ("Transform", "INVALID_ARN"): "the account of what AWS offers is `aws`",

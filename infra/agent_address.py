@@ -15,6 +15,10 @@ from infra.policies import sub_arn
 
 USUAL = "aws"  # the partition that has Function URLs
 FORMAT = "2.0"
+LEFT_BEHIND = (
+    "AgentApi gives agents another address, of which machines that run don't learn: the stage loses all of them. "
+    "Go on only if there are none."
+)
 Resources = dict[str, Any]
 
 

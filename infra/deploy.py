@@ -127,6 +127,8 @@ class Deployment:
         code = {name: (bucket, artefact.key) for name, artefact in built.items()}
         variables = installed.variables() | tagging.variables(self.tags)
         by_api = agent_address.is_api(before | given, self.where.partition)
+        if before and by_api != agent_address.is_api(before, self.where.partition):
+            self.say(agent_address.LEFT_BEHIND)
         chosen = Choices(code, variables, reserved(self._room()), bucket, self.python, endpoints, by_api)
         template = json.dumps(self._timed("template", lambda: template_of(chosen)), sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))

@@ -211,8 +211,9 @@ def _of_choices(chosen: Options) -> Iterator[Grant]:
         actions = "cloudwatch:DeleteAlarms DescribeAlarms ListTagsForResource PutMetricAlarm TagResource UntagResource"
         yield _grant("Alarms", actions, ALARMS)
     if chosen.agent_api:
-        yield _grant("AgentApis", "apigateway:DELETE GET PATCH PUT TagResource UntagResource", "apigateway:/apis/*")
-        yield _grant("CreateAgentApis", "apigateway:POST", "apigateway:/apis", "apigateway:/apis/*")
+        yield _grant("AgentApis", "apigateway:DELETE GET PATCH PUT UntagResource", "apigateway:/apis/*")
+        yield _grant("CreateAgentApis", "apigateway:POST TagResource", "apigateway:/apis", "apigateway:/apis/*")
+        yield _grant("TagAgentApis", "apigateway:POST", "apigateway:/tags/*")
     else:
         actions = "lambda:CreateFunctionUrlConfig DeleteFunctionUrlConfig GetFunctionUrlConfig UpdateFunctionUrlConfig"
         yield _grant("AgentUrl", actions, FUNCTIONS)

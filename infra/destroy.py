@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from chalicelib.errors import NotDeployed, Refused
 from infra import account, command, installed
 from infra.account import AwsAccount, client, explained
+from infra.functions import FUNCTIONS
 from infra.stacks import Stack, course
 
 SHOWN = 20  # names in a message
@@ -93,7 +94,8 @@ def refuse_with_machines(stage: str, remaining: Sequence[str]) -> None:
 
 
 def how_to_delete(stage: str, stack: str, table: str, bucket: str) -> str:
-    keys = " ".join(f"{installed.prefix(stage)}/{key}" for key in ("install-key", "master-key"))
+    secrets = sorted({name for function in FUNCTIONS for name in function.reads})  # those that operators put there, too
+    keys = " ".join(f"{installed.prefix(stage)}/{name}" for name in secrets)
     return f"""
 Its data and its keys are kept: `make deploy STAGE={stage}` brings it back as it was. To delete them for good:
 

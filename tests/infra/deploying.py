@@ -150,6 +150,9 @@ class Deploying:
         yield Call("s3:PutObject", f"{bucket}/agent/carrier-x86")  # by `make carriers`
         yield Call("cloudformation:DeleteStack", arn("cloudformation", f"stack/dstack-{STAGE}-data/ID"))  # undone
         yield Call("apigateway:PUT", f"arn:aws:apigateway:{REGION}::/tags/arn%3Aaws")
+        if self.options.agent_api:
+            yield Call("apigateway:POST", f"arn:aws:apigateway:{REGION}::/tags/arn%3Aaws")
+            yield Call("apigateway:TagResource", f"arn:aws:apigateway:{REGION}::/apis")
         if self.options.vpc:
             looks = ("RouteTables", "Subnets", "VpcEndpoints")
             yield from (Call(f"ec2:Describe{each}", "*") for each in looks)

@@ -15,8 +15,8 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.errors import Invalid
 from chalicelib.runtime.accounts import providers
 from chalicelib.runtime.settings import LambdaSettings
+from infra import agent_address, spending, stateful, stateless, tagging, vpc
 from infra import grants as may
-from infra import spending, stateful, stateless, tagging, vpc
 from infra.functions import FUNCTIONS, named
 from infra.stateless import Choices
 from tests.infra.account import Account
@@ -142,10 +142,15 @@ def test_an_api_is_public_unless_endpoints_are_named() -> None:
 def test_agents_call_an_api_where_lambda_has_no_urls(partition: str, tmp_path: Path) -> None:
     account = Noting()
     Careful(account, tmp_path, partition=partition).run()
-    Careful(account, tmp_path, partition=partition, set={"AgentApi": "on"}).run("2")
-    Careful(account, tmp_path, partition=partition).run("3")
-    Careful(account, tmp_path, partition=partition, set={"AgentApi": "off"}).run("4")
+    second = Careful(account, tmp_path, partition=partition, set={"AgentApi": "on"})
+    second.run("2")
+    third, fourth = Careful(account, tmp_path, partition=partition), Careful(account, tmp_path, partition=partition)
+    third.run("3")
+    fourth.set["AgentApi"] = "off"
+    fourth.run("4")
     assert [each.agent_api for each in account.chosen] == [partition != "aws", True, True, False]
+    warned = [agent_address.LEFT_BEHIND in each.lines for each in (second, third, fourth)]
+    assert warned == [partition == "aws", False, True]
 
 
 def test_either_address_leads_to_the_same_function_and_is_the_one_that_agents_are_told() -> None:

@@ -98,7 +98,12 @@ def test_only_variables_that_functions_read_are_passed_on() -> None:
 
 def test_what_is_kept_can_be_deleted_by_hand() -> None:
     advice = destroy.how_to_delete("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
-    for part in ("delete-stack --stack-name dstack-dev-data", "s3://dstack-dev-1", "/dstack-dev/master-key"):
+    for part in (
+        "delete-stack --stack-name dstack-dev-data",
+        "s3://dstack-dev-1",
+        "/dstack-dev/master-key",
+        "/traces-headers",
+    ):
         assert part in advice
 
 

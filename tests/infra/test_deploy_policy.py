@@ -99,6 +99,7 @@ def test_it_is_about_this_stage_alone_but_for_what_has_no_names(options: Options
         "Apis",
         "AgentApis",
         "CreateAgentApis",
+        "TagAgentApis",
         "ApiTags",
         "Private",
         "Transform",
