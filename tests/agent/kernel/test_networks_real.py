@@ -103,12 +103,15 @@ def test_a_process_in_our_own_network_needs_no_entering() -> None:
 
 
 def test_a_service_on_the_ipv6_loopback_only_is_reached() -> None:
-    try:
-        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
-    except OSError:
-        pytest.skip("no IPv6 here")
-    with server, networks.connect(None, server.getsockname()[1]):
-        server.accept()[0].close()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and doesn't listen, so nobody else answers at this port of the other loopback
+        port = taken.getsockname()[1]
+        try:
+            server = socket.create_server(("::1", port), family=socket.AF_INET6)
+        except OSError:
+            pytest.skip("no IPv6 here")
+        with server, networks.connect(None, port):
+            server.accept()[0].close()
 
 
 def test_a_port_that_nobody_serves_refuses() -> None:
