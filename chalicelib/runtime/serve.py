@@ -217,8 +217,8 @@ def _say(settings: ServerSettings, lines: Sequence[str], token: str | None = Non
     """Print lines for whoever runs the server; in JSON they are the log's, and a new `token` goes to a private file,
     because a log is kept and read by others."""
     if settings.log_format != JSON:
-        for line in lines:
-            print(line, flush=True)
+        if lines:
+            print("\n".join(lines), flush=True)
         return
     if token is not None and token != settings.admin_token:
         path = settings.data_dir / TOKEN_FILE

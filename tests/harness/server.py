@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -109,9 +110,13 @@ class Server:
         return self
 
     def _read(self, process: subprocess.Popen[str] | forks.Fork) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            self.lines.append(line.rstrip("\n"))
+        """Take what is written at once as one, so that whoever sees the first line of a message sees all of it."""
+        assert isinstance(process.stdout, io.TextIOWrapper)
+        rest = b""
+        while chunk := process.stdout.buffer.read1():
+            *lines, rest = (rest + chunk).split(b"\n")
+            self.lines += [line.decode() for line in lines]
+        self.lines += [rest.decode()] if rest else []
 
     def _came_up(self) -> bool:
         assert self.process is not None

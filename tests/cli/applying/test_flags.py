@@ -525,15 +525,10 @@ TOGETHER = {"TLS_CERT": "TLS_KEY", "TLS_KEY": "TLS_CERT"}
 
 @pytest.mark.parametrize("param", flags_of(found("server")), ids=lambda param: str(param.name))
 def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> None:
-    names = {
-        "public_url": "URL",
-        "data_dir": "DIR",
-        "config": "CONFIG",
-        "token": "ADMIN_TOKEN",
-        "yes": "ENTER_PROJECT",
-        "no": "ENTER_PROJECT",
-    }
-    fields = {"config": "server_config", "token": "admin_token", "yes": "enter_project", "no": "enter_project"}
+    names = {"public_url": "URL", "data_dir": "DIR", "config": "CONFIG", "token": "ADMIN_TOKEN"}
+    names |= dict.fromkeys(("yes", "no"), "ENTER_PROJECT")
+    fields = {"config": "server_config", "token": "admin_token", "pair": "pair_place", "debug": "log_level"}
+    fields |= dict.fromkeys(("yes", "no"), "enter_project")
     name = "LOG_LEVEL" if param.name == "debug" else names.get(param.name, param.name.upper())
     values = {
         "port": "4000",
@@ -552,7 +547,7 @@ def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> N
     value = "off" if param.name == "local_fleet" else value
     variable = f"DSTACK_SERVER_{name}"
     assert variable in " ".join((found("server").help or "").split())
-    field = fields.get(param.name, "log_level" if param.name == "debug" else param.name)
+    field = fields.get(param.name, param.name)
     given = {variable: value, **({f"DSTACK_SERVER_{TOGETHER[name]}": "/srv/y"} if name in TOGETHER else {})}
     assert getattr(server_settings(given), field) != getattr(server_settings({}), field)
 
