@@ -1,7 +1,8 @@
 """Make a virtual environment from a lock file with nothing but the Python that runs this.
 
 `venv.py FOLDER LOCK [--project]` installs what the lock pins, by hash; with `--project` also this repository's own
-`dstack` command, without building anything from the network.
+`dstack` command, without building anything from the network. uv does it in seconds, the one on the path or the one in
+`.venvs/uv`; without any, or where it fails, pip does it in a minute.
 """
 
 from __future__ import annotations
@@ -12,31 +13,37 @@ import subprocess
 import sys
 from pathlib import Path
 
+OUR_UV = Path(".venvs/uv/bin/uv")
+
 
 def main(folder: Path, lock: Path, project: bool) -> int:
     if sys.version_info < (3, 11):
         print(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …")
         return 1
+    uv = shutil.which("uv") or (str(OUR_UV) if OUR_UV.exists() else None)
     python = folder / "bin" / "python"
     if not python.exists():
         print(f"Making {folder} …", flush=True)
-        make_venv(folder)
+        if not (uv and made_by_uv(uv, folder)):
+            make_venv(folder)
     count = sum(line[:1].isalnum() for line in lock.read_text().splitlines())
     print(f"Installing the {count} packages of {lock} into {folder} …", flush=True)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
-    if not with_uv(python, lock):
+    if not (uv and with_uv(uv, python, lock)):
         with_pip([*pip, "--require-hashes", "--no-deps", "-r", str(lock)], count)
     if project:
         subprocess.run([*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", "."], check=True)
     return 0
 
 
-def with_uv(python: Path, lock: Path) -> bool:
-    """Install the packages with uv, which takes seconds and shows its own progress. Returns False if uv is missing or
-    fails: pip may be configured with indexes that uv doesn't know."""
-    uv = shutil.which("uv")
-    if uv is None:
-        return False
+def made_by_uv(uv: str, folder: Path) -> bool:
+    command = [uv, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, str(folder)]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def with_uv(uv: str, python: Path, lock: Path) -> bool:
+    """Install the packages with uv, which shows its own progress. Returns False if it fails: pip may be configured with
+    indexes that uv doesn't know."""
     command = [uv, "pip", "install", "--python", str(python), "--require-hashes", "--no-deps", "-r", str(lock)]
     if subprocess.run(command, check=False).returncode == 0:
         return True

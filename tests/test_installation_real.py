@@ -23,13 +23,15 @@ def program(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
-def installed(folder: Path, uv: str = "", fails: int = 0) -> tuple[int, list[str], list[str]]:
+def installed(
+    folder: Path, uv: str = "", fails: int = 0, *, where: str = "programs/uv"
+) -> tuple[int, list[str], list[str]]:
     """Its status, what it said, and which programs were asked."""
     program(folder / "venv" / "bin" / "python", PIP.replace("../asked", "../../asked").replace("$FAILS", str(fails)))
     (folder / "lock").write_text(LOCK)
     (folder / "programs").mkdir()
     if uv:
-        program(folder / "programs" / "uv", f'echo "uv $*" >> ../asked\n{uv}')
+        program(folder / where, f'echo "uv $*" >> {folder / "asked"}\n{uv}')
     command = [sys.executable, ROOT / ".ci" / "venv.py", "venv", "lock"]
     environment = {"PATH": str(folder / "programs")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -49,6 +51,10 @@ def test_uv_installs_where_there_is_one(tmp_path: Path) -> None:
     assert installed(tmp_path, "echo its own progress") == (0, [BEGUN, "its own progress"], ["uv"])
     arguments = (tmp_path / "asked").read_text()
     assert "--require-hashes" in arguments and "--no-deps" in arguments and arguments.endswith(" -r lock\n")
+
+
+def test_uv_is_taken_from_where_make_puts_it(tmp_path: Path) -> None:
+    assert installed(tmp_path, "true", where=".venvs/uv/bin/uv") == (0, [BEGUN], ["uv"])
 
 
 def test_pip_is_tried_where_uv_fails(tmp_path: Path) -> None:
