@@ -31,15 +31,19 @@ UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the header of a .pyc th
 
 def sources() -> Dict[str, bytes]:
     """The agent's files by their path in the program, whether the agent runs from a folder or from the one file."""
-    found = {"__main__.py": ENTRY.encode("ascii")}
     archive = getattr(globals().get("__loader__"), "archive", None)
-    if archive:
-        import zipfile  # here, because it takes time and an agent without tasks doesn't need it
+    if not archive:
+        return _installed()
+    import zipfile  # here, because it takes time and an agent without tasks doesn't need it
 
-        with zipfile.ZipFile(archive) as program:
-            for name in program.namelist():
-                found[name] = program.read(name)
-        return found
+    with zipfile.ZipFile(archive) as program:
+        return {name: program.read(name) for name in program.namelist()}
+
+
+@functools.lru_cache(maxsize=None)
+def _installed() -> Dict[str, bytes]:
+    """Once per process: it takes longer than the start of a task, for each of which the program is looked for."""
+    found = {"__main__.py": ENTRY.encode("ascii")}
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for name, data in _own_files(root):
         inside = os.path.join(NAME, name)
@@ -141,7 +145,7 @@ def unpacked_path(folder: str) -> str:
         with open(archive, "rb") as program:
             digest.update(program.read())
     else:
-        for name, data in sorted(sources().items()):
+        for name, data in sorted(_installed().items()):
             digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
     return os.path.join(folder, "program-" + digest.hexdigest()[:16])
 

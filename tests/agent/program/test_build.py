@@ -91,6 +91,7 @@ def test_nothing_newer_than_3_8_is_used() -> None:
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     build.write(str(tmp_path / "one"))
     build.build.cache_clear()
+    build._installed.cache_clear()
     build.write(str(tmp_path / "two"))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert (tmp_path / "one").read_bytes().startswith(b"#!/usr/bin/env python3\n"), "or nobody could just start it"
