@@ -245,7 +245,7 @@ def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
         assert error.problems
 
 
-@settings(max_examples=many(600))
+@settings(max_examples=many(200))
 @given(st.sampled_from(list(TYPES)), st.dictionaries(_keys, _values, max_size=6))
 @pytest.mark.slow
 def test_any_values_are_refused_in_our_words(kind: str, fields: dict[str, object]) -> None:

@@ -390,7 +390,7 @@ def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
         assert error.problems
 
 
-@settings(max_examples=many(500))
+@settings(max_examples=many(200))
 @given(
     st.sampled_from(BACKENDS), st.dictionaries(_keys, _values, max_size=4), st.dictionaries(_keys, _values, max_size=3)
 )

@@ -20,7 +20,8 @@ from botocore.exceptions import EndpointConnectionError
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from tests.backends.aws.lines import KEY, Line, Session
-from tests.backends.aws.wire import Call, Params, Refusal, answered, call_moto, decode
+from tests.backends.aws.remembered import Moto
+from tests.backends.aws.wire import Call, Params, Refusal, answered, decode
 
 _NUMBERS = itertools.count(100_000_000_001)
 
@@ -110,6 +111,7 @@ class Account:
         self.lines: list[Line] = []
         self._lock = threading.RLock()
         self._settled: set[str] = set()
+        self._moto = Moto(self.id)
         self._ids = itertools.count(1)
         self.places = Places(self)
         self.disks = Disks(self)
@@ -170,25 +172,25 @@ class Account:
         """moto's answer to it, or to another call in its place; `None` takes a parameter away."""
         params = {**({} if operation else call.params), **changed}
         given = {name: value for name, value in params.items() if value is not None}
-        return call_moto(Call(call.service, call.region, operation or call.operation, given, call.key), self.id)
+        return self._moto.call(Call(call.service, call.region, operation or call.operation, given, call.key))
 
     def _settle(self, call: Call) -> None:
         """moto's default VPC has no way out; AWS's has an internet gateway. Whoever asks for neither doesn't see it."""
         if call.region in self._settled or not ("Route" in call.operation or "Gateway" in call.operation):
             return
         self._settled.add(call.region)
-        region = self.in_moto(call.region)
-        vpc = region.get_default_vpc()
-        gateway = region.create_internet_gateway()
-        region.attach_internet_gateway(gateway.id, vpc.id)
-        (table,) = region.describe_route_tables(filters={"vpc-id": vpc.id})
-        region.create_route(table.id, "0.0.0.0/0", gateway_id=gateway.id)
+        self._moto.change("the way out", call.region, _with_a_way_out)
+
+    def zones(self, region: str) -> dict[str, str]:
+        """Of each subnet."""
+        found: dict[str, str] = self._moto.read(
+            "zones", region, lambda kept: {each.id: each.availability_zone for each in kept.describe_subnets()}
+        )
+        return found
 
     def in_moto(self, region: str) -> Any:
-        """What moto keeps of this account in a region, without the wire."""
-        from moto.ec2.models import ec2_backends
-
-        return ec2_backends[self.id][region]
+        """What moto keeps of this account in a region, without the wire: to be read."""
+        return self._moto.region(region)
 
     def params_of(self, operation: str) -> list[Params]:
         """The parameters of every call of it, in order."""
@@ -204,11 +206,15 @@ class Account:
         """Let moto forget it."""
         for line in self.lines:
             line.free()
-        from moto.core.base_backend import BackendDict
-        from moto.ec2.models import ec2_backends
+        self._moto.forget()
 
-        assert isinstance(ec2_backends, BackendDict)
-        dict.pop(ec2_backends, self.id, None)
+
+def _with_a_way_out(region: Any) -> None:
+    vpc = region.get_default_vpc()
+    gateway = region.create_internet_gateway()
+    region.attach_internet_gateway(gateway.id, vpc.id)
+    (table,) = region.describe_route_tables(filters={"vpc-id": vpc.id})
+    region.create_route(table.id, "0.0.0.0/0", gateway_id=gateway.id)
 
 
 @cache

@@ -61,8 +61,7 @@ class Places:
 
     def _of_region(self, call: Call) -> dict[str, str]:
         if call.region not in self._zones:
-            found = self._account.in_moto(call.region).describe_subnets()
-            self._zones[call.region] = {each.id: each.availability_zone for each in found}
+            self._zones[call.region] = self._account.zones(call.region)
         return self._zones[call.region]
 
     def create_subnet(self, call: Call) -> Params:

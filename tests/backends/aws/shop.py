@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
@@ -96,15 +97,20 @@ class Shop:
         name, region = wanted.get("instanceType"), wanted.get("regionCode")
         names = sorted(INSTANCE_TYPES) if name is None else [name] if name in INSTANCE_TYPES else []
         regions = DEARER if region is None else [region]
-        rows = [row for n in names for r in regions for row in (_row(n, r, price(n, r)), _free_row(n, r))]
+        rows = [(name, region, free) for name in names for region in regions for free in (False, True)]
         start, size = int(call.params.get("NextToken") or 0), min(int(call.params.get("MaxResults") or 100), 100)
         more = {"NextToken": str(start + size)} if start + size < len(rows) else {}
-        return {"FormatVersion": "aws_v1", "PriceList": rows[start : start + size], **more}
+        shown = [_free_row(n, r) if free else _row(n, r, price(n, r)) for n, r, free in rows[start : start + size]]
+        return {"FormatVersion": "aws_v1", "PriceList": shown, **more}
 
     def spot_prices(self, call: Call) -> Params:
         now = self._account.at()
         zones = sorted(self._account.places.zones(call))
-        found = [
+        names = call.params.get("InstanceTypes") or sorted(INSTANCE_TYPES)
+        rows = [(name, n, zone) for name in names for n, zone in enumerate(zones)]
+        start, size = int(call.params.get("NextToken") or 0), min(int(call.params.get("MaxResults") or 1000), 1000)
+        more = {"NextToken": str(start + size)} if start + size < len(rows) else {}
+        shown = [
             {
                 "InstanceType": name,
                 "AvailabilityZone": zone,
@@ -112,12 +118,9 @@ class Shop:
                 "SpotPrice": f"{spot_price(name, call.region, n):.6f}",
                 "Timestamp": now - timedelta(hours=1),
             }
-            for name in call.params.get("InstanceTypes") or sorted(INSTANCE_TYPES)
-            for n, zone in enumerate(zones)
+            for name, n, zone in rows[start : start + size]
         ]
-        start, size = int(call.params.get("NextToken") or 0), min(int(call.params.get("MaxResults") or 1000), 1000)
-        more = {"NextToken": str(start + size)} if start + size < len(found) else {}
-        return {"SpotPriceHistory": found[start : start + size], **more}
+        return {"SpotPriceHistory": shown, **more}
 
     # --- quotas ------------------------------------------------------------------------------------------------------
 
@@ -147,6 +150,7 @@ def quota_code(type_name: str, market: str) -> str | None:
     return None if codes is None or market == "capacity-block" else codes[market == "spot"]
 
 
+@cache
 def price(type_name: str, region: str = "us-east-1") -> float:
     gpus = sum(gpu.get("Count", 0) for gpu in of_type(type_name).get("GpuInfo", {}).get("Gpus", ()))
     return round((0.05 * vcpus(type_name) + 0.5 * gpus) * DEARER.get(region, 1.0), 6)
@@ -172,6 +176,7 @@ def _like(found: list[Params], call: Call, read: dict[str, Any]) -> list[Params]
     return found
 
 
+@cache
 def _row(name: str, region: str, dollars: float, term: str = "On Demand") -> str:
     dimension = {
         "unit": "Hrs",

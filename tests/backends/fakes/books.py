@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,9 +61,9 @@ class Books:
     ) -> Resource:
         """`prefix`: of its id."""
         number, now = next(self._numbers), self.now()
-        identity = f"{prefix}{uuid.UUID(int=number << 64)}"
-        made = Resource(kind, identity, number, now, facts, counts or {}, now + lag)
-        made.goes(now, *steps)
+        identity = f"{prefix}{number >> 32:08x}-{number >> 16 & 0xFFFF:04x}-{number & 0xFFFF:04x}-0000-{0:012x}"
+        states = [(now + after, to) for after, to in steps]
+        made = Resource(kind, identity, number, now, facts, counts or {}, now + lag, states)
         self._all.append(made)
         self._of_kind.setdefault(kind, []).append(made)
         if made.counts:

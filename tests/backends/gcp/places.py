@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from chalicelib.domain.instants import SECOND
@@ -59,15 +60,8 @@ class Places(Operations):
         self.networks = {name: set(shop.REGIONS) for name in ("default", "training")}
         self.boot, self.end, self.notice = 20 * SECOND, 10 * SECOND, 30 * SECOND
         self.short: dict[str, str] = {}  # types that turn out not to be there, and the code that says so
-        for zone in ZONES:
-            for kind in shop.TYPES.values():
-                if zone[-1] in kind.zones and "-ai" not in zone:
-                    self.books.add("type", (0, "UP"), zone=zone, of=kind, name=kind.name)
-            if zone in shop.T4_ZONES:
-                self.books.add("card", (0, "UP"), zone=zone, name="nvidia-tesla-t4")
-        listed = [*((COMPUTE, sku) for sku in shop.skus()), *tpus.skus()]
-        for number, (service, sku) in enumerate(listed):
-            self.books.add("sku", (0, "UP"), body=sku, place=number, service=f"services/{service}")
+        for kind, facts in _sold():
+            self.books.add(kind, (0, "UP"), **facts)
         self.rule("default-allow-ssh", "default", sourceRanges=["0.0.0.0/0"], ports=["22"])
 
     def rule(self, name: str, network: str, ports: list[str], **more: Any) -> None:
@@ -211,6 +205,21 @@ class Places(Operations):
     def _allowed(self, call: Call) -> Any:
         assert len(call.body["permissions"]) <= 100
         return {"permissions": [each for each in call.body["permissions"] if each not in self.lacking]}
+
+
+@cache
+def _sold() -> list[tuple[str, dict[str, Any]]]:
+    """What there is to buy, the same in every test: types, cards, and the price list, by their kinds."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for zone in ZONES:
+        here = [kind for kind in shop.TYPES.values() if zone[-1] in kind.zones and "-ai" not in zone]
+        found += [("type", {"zone": zone, "of": kind, "name": kind.name}) for kind in here]
+        if zone in shop.T4_ZONES:
+            found.append(("card", {"zone": zone, "name": "nvidia-tesla-t4"}))
+    listed = [*((COMPUTE, sku) for sku in shop.skus()), *tpus.skus()]
+    for number, (service, sku) in enumerate(listed):
+        found.append(("sku", {"body": sku, "place": number, "service": f"services/{service}"}))
+    return found
 
 
 def _type(made: Resource) -> Any:

@@ -123,7 +123,7 @@ units = st.lists(
 )
 
 
-@settings(max_examples=many(200), deadline=None)
+@settings(max_examples=many(100), deadline=None)
 @given(hosts, clouds, units)
 @pytest.mark.slow
 def test_a_failed_attempt_leaves_the_floor_as_it_was(own: Any, cloud: Any, wanted: Any) -> None:
