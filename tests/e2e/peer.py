@@ -1,16 +1,16 @@
-"""The genuine client, unmodified, in its own virtual environment: its entry point, one process per command."""
+"""The genuine client, unmodified, in its own virtual environment: its entry point, one process per command, and its
+Python API."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.server import PATIENCE, ROOT, Server
+from tests.harness.server import ROOT, Server
 from tests.wire.clients import shared
 
 VENV = ROOT / ".venvs" / "peer"
@@ -36,17 +36,23 @@ class Peer:
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(), "HOME": str(self.home), "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
 
-    def run(self, *args: str, expect: int = 0, input: str = "") -> Screen:
+    def run(self, *args: str, expect: int = 0, input: str = "", cwd: Path | None = None) -> Screen:
         """One command, a copy of a process that has the client's modules loaded; its exit status must be `expect`, and
         no traceback may show."""
+        return self._copy(list(args), expect=expect, input=input, cwd=cwd)
+
+    def _copy(
+        self, args: list[str], *, expect: int = 0, input: str = "", cwd: Path | None = None, **more: str
+    ) -> Screen:
         input_file, shown = self.home.parent / "input", self.home.parent / "output"
         input_file.write_text(input)
         job = {
             "argv": args,
-            "cwd": str(self.home),
+            "cwd": str(cwd or self.home),
             "env": self.environment(),
             "input": str(input_file),
             "output": str(shown),
+            **more,
         }
         status = shared("peer").run(job)
         text = shown.read_text()
@@ -59,12 +65,8 @@ class Peer:
 
     def python(self, script: Path, *args: str, token: str = "") -> Any:
         """A script in the client's own Python; its last line of output as JSON. `token`: in place of the admin's."""
-        command = [str(VENV / "bin" / "python"), str(script), self.server.url, token or self.server.token, *args]
-        done = subprocess.run(
-            command, cwd=self.home, env=self.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        called = [self.server.url, token or self.server.token, *args]
+        return json.loads(self._copy(called, script=str(script)).text.splitlines()[-1])
 
 
 def joined(server: Server, home: Path, token: str = "") -> Peer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +16,7 @@ from chalicelib.runtime.accounts import StoredAccounts
 from chalicelib.store.seal import Sealer
 from tests.api.rig import ADMIN, Rig
 from tests.e2e.peer import VENV
-from tests.harness.server import PATIENCE
+from tests.wire.clients import shared
 from tests.world.keyed import CheckedHere, Keys
 from tests.world.ports import Books
 
@@ -52,23 +51,22 @@ def seen(tmp_path: Path) -> Any:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            url = f"http://127.0.0.1:{server.server_address[1]}"
-            script = Path(__file__).parent / "backends_journey.py"
-            done = subprocess.run(
-                [str(program), str(script), url, ADMIN],
-                cwd=tmp_path,
-                env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                check=False,
-            )
+            shown = tmp_path / "shown"
+            job = {
+                "script": str(Path(__file__).parent / "backends_journey.py"),
+                "argv": [f"http://127.0.0.1:{server.server_address[1]}", ADMIN],
+                "cwd": str(tmp_path),
+                "env": {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+                "input": None,
+                "output": str(shown),
+            }
+            status = shared("peer").run(job)
         finally:
             server.shutdown()
             thread.join()
     world.store.close()
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    assert status == 0, shown.read_text()
+    return json.loads(shown.read_text().splitlines()[-1])
 
 
 def test_a_backend_is_added_shown_changed_and_deleted(seen: Any) -> None:

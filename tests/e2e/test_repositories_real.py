@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +13,8 @@ from tests.agent import git_hosts
 from tests.agent.git_hosts import Host, git
 from tests.bench.measure import wait_local_host
 from tests.e2e import peer as genuine
-from tests.harness.server import PATIENCE, ROOT, Server, until
+from tests.harness import forks
+from tests.harness.server import PATIENCE, Server, until
 from tests.wire.far import TOKEN
 
 TASK = """type: task
@@ -52,42 +51,20 @@ def server(tmp_path_factory: pytest.TempPathFactory, host: Host) -> Iterator[Ser
 
 
 @pytest.fixture(scope="module")
-def users(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dstack]]:
+def users(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dstack]:
     """Each client as a function from words to what it prints; both act for the same user."""
 
     def ours(*words: str, cwd: Path, expect: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "cli.main", *words],
-            cwd=cwd,
-            env={**server.environment(), "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == expect, done.stdout
-        return done.stdout
+        env = {**server.environment(), "COLUMNS": "300"}
+        status, said = forks.run([*words], cwd, env, seconds=int(PATIENCE))
+        assert status == expect, said
+        return said
 
     found: dict[str, Dstack] = {"ours": ours}
     if not (genuine.VENV / "bin" / "dstack").exists():
-        yield found
-        return
+        return found
     peer = genuine.joined(server, tmp_path_factory.mktemp("peer") / "home")
-
-    def genuine_cli(*words: str, cwd: Path, expect: int = 0) -> str:
-        done = subprocess.run(
-            [str(genuine.VENV / "bin" / "dstack"), *words],
-            cwd=cwd,
-            env={**peer.environment(), "COLUMNS": "300"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == expect, done.stdout
-        return done.stdout
-
-    yield {**found, "genuine": genuine_cli}
+    return {**found, "genuine": lambda *words, cwd: peer.run(*words, cwd=cwd).text}
 
 
 @pytest.fixture(params=["ours", "genuine"])

@@ -26,24 +26,15 @@ ROOT = Path(__file__).parents[2]
 PEER = ROOT / ".venvs" / "peer" / "bin"
 DRIVER = Path(__file__).with_name("forking.py")
 CLOSED = "http://127.0.0.1:9"  # whatever looks outside meets a closed door at once
-# As `git init`, `commit` and `push -u` leave it, in half of their processes.
-CHECK_IN = """
-git init -q -b main --template= .
-git add .
-git commit -q -m first
-git clone -q --bare --template= . {far}
-git -C {far} config --unset remote.origin.url
-mkdir -p .git/refs/remotes/origin
-cp .git/refs/heads/main .git/refs/remotes/origin
-cat >>.git/config <<END
-[remote "origin"]
+ALWAYS_THEN = {f"GIT_{who}_DATE": "1700000000 +0000" for who in ("AUTHOR", "COMMITTER")}  # so commits are the same
+# As `git push -u` leaves it.
+FOLLOWS = """[remote "origin"]
 url = {address}
 pushurl = {far}
 fetch = +refs/heads/*:refs/remotes/origin/*
 [branch "main"]
 remote = origin
 merge = refs/heads/main
-END
 """
 
 
@@ -63,6 +54,10 @@ class Sent:
     @property
     def crashed(self) -> bool:
         return "Traceback (most recent call last)" in self.output or self.status < 0
+
+    def said(self, command: str) -> Any:
+        """What a case is about."""
+        return self.repos() if command == "init" else self.body()
 
     def body(self) -> Any:
         """The plan's body, with archives as what is in them instead of ids."""
@@ -235,10 +230,25 @@ def check_in(case: Case, folder: Path) -> None:
     (folder / "home" / ".gitconfig").write_text(
         "[user]\nname = Me\nemail = me@example.com\n[maintenance]\nauto = false\n", encoding="utf-8"
     )
-    script = CHECK_IN.format(far=folder / "app.git", address=ADDRESSES["{far}"].replace("{case}", case.name))
-    command = ["bash", "-ec", script + case.before.replace("{folder}", str(folder))]
-    done = subprocess.run(command, cwd=folder / "work", env=environment(folder / "home", ""), capture_output=True)
-    assert done.returncode == 0, f"{case}\n{done.stderr.decode()}"
+    work, far, env = folder / "work", folder / "app.git", environment(folder / "home", "") | ALWAYS_THEN
+    empty = folder.parent / "empty"  # a repository without a commit
+    if not empty.exists():
+        subprocess.run(["git", "init", "-q", "-b", "main", "--template=", empty], env=env, check=True)
+    shutil.copytree(empty / ".git", work / ".git")
+    subprocess.run(["git", "add", "."], cwd=work, env=env, check=True)
+    subprocess.run(["git", "commit", "-q", "-m", "first"], cwd=work, env=env, check=True)
+    shutil.copytree(work / ".git", far, ignore=shutil.ignore_patterns("index", "logs"))
+    alone = (far / "config").read_text()
+    (far / "config").write_text(alone.replace("bare = false", "bare = true"))
+    followed = work / ".git" / "refs" / "remotes" / "origin" / "main"
+    followed.parent.mkdir(parents=True)
+    shutil.copy(work / ".git" / "refs" / "heads" / "main", followed)
+    address = ADDRESSES["{far}"].replace("{case}", case.name)
+    (work / ".git" / "config").write_text(alone + FOLLOWS.format(far=far, address=address))
+    if case.before:
+        command = ["bash", "-ec", case.before.replace("{folder}", str(folder))]
+        done = subprocess.run(command, cwd=work, env=env, capture_output=True)
+        assert done.returncode == 0, f"{case}\n{done.stderr.decode()}"
 
 
 def lay_out(case: Case, folder: Path, url: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tests.wire.corpus import DEFAULT, Case
+from tests.wire.corpus import DEFAULT, Case, corpus
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "differences.md"
 TASK = "type: task\ncommands: [ls]\n"
@@ -239,7 +240,8 @@ DIFFERENCES: tuple[Difference, ...] = (
                TASK, ("-P", "."), git=True,
                before="export GIT_COMMITTER_DATE=1700000000Z GIT_AUTHOR_DATE=1700000000Z; git init -q ../s; cd ../s; "
                "echo a > a; git add a; git commit -qm a; cd -; git -c protocol.file.allow=always submodule --quiet add "
-               "{folder}/s s; git commit -qm s; git push -q; echo b >> s/a",
+               "{folder}/s s; git config -f .gitmodules submodule.s.url elsewhere; git commit -qam s; git push -q; "
+               "echo b >> s/a",
                changed=((CODE, PATCHES["dirty"], PATCHES["submodule"]),)),
     Difference(OTHERWISE, "A Git LFS file that is unchanged",
                "Its content is included; there jobs silently get its pointer.", TASK, ("-P", "."), git=True,
@@ -253,6 +255,15 @@ DIFFERENCES: tuple[Difference, ...] = (
                before="echo n > new; git config diff.noprefix true",
                changed=((CODE, PATCHES["unfit"], PATCHES["fit"]),)),
 )  # fmt: skip
+
+PROVEN = {one.case(number).name: one for number, one in enumerate(DIFFERENCES, start=1)}
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """All that there are, those of the corpus and those of differences, by their names."""
+    proven = [one.case(number) for number, one in enumerate(DIFFERENCES, start=1)]
+    return {case.name: case for case in (*corpus(), *proven)}
 
 
 def page() -> str:

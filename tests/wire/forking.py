@@ -4,10 +4,11 @@
     python forking.py ours PATH-OF-THE-REPOSITORY
 
 Standard input brings one job a line, `{"argv", "cwd", "env", "output", "input", "stays", "more"}`; standard output
-answers each with `{"status"}`, negative for a signal. A copy runs its job and, as long as these have `"more": true`,
-those that follow. It tells which modules it had to import, and the parent imports them too, so that the next copy finds
-them there. A job with `"stays": true` runs in the parent itself: what a command line builds once (models, parsers,
-patterns) is then there for every copy. Standard library only: it runs in the environment of whichever client it drives.
+answers each with `{"status"}`, negative for a signal. One with a `"script"` runs that file of Python instead of a
+command line. A copy runs its job and, as long as these have `"more": true`, those that follow. It tells which modules
+it had to import, and the parent imports them too, so that the next copy finds them there. A job with `"stays": true`
+runs in the parent itself: what a command line builds once (models, parsers, patterns) is then there for every copy.
+Standard library only: it runs in the environment of whichever client it drives.
 """
 
 import gc
@@ -44,9 +45,10 @@ def command(main, job):
     os.environ.clear()
     os.environ.update(job["env"])
     os.chdir(job["cwd"])
-    sys.argv = ["dstack", *job["argv"]]
+    script = job.get("script")
+    sys.argv = [script or "dstack", *job["argv"]]
     try:
-        main()
+        runpy.run_path(script, run_name="__main__") if script else main()
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code)

@@ -5,16 +5,29 @@ A file whose text is `<rsa key>` gets one of that kind, the same all session lon
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterator
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 OPENSSH, PEM = serialization.PrivateFormat.OpenSSH, serialization.PrivateFormat.TraditionalOpenSSL
 
+_PAIRS: dict[str, tuple[str, str]] = {}
 
-@cache
+
 def pair(kind: str) -> tuple[str, str]:
+    if kind not in _PAIRS:
+        _PAIRS[kind] = _new(kind)
+    return _PAIRS[kind]
+
+
+def made() -> Iterator[tuple[str, str]]:
+    """What asks for each half of each pair that there is by now, and the half."""
+    for kind, (private, public) in _PAIRS.items():
+        yield from ((f"<{kind} key>", private.strip()), (f"<{kind} key>.pub", public.strip()))
+
+
+def _new(kind: str) -> tuple[str, str]:
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
     if kind.startswith("rsa"):
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

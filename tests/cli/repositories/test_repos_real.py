@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness.server import PATIENCE, ROOT, Server
-from tests.wire.clients import PEER
+from tests.harness import forks
+from tests.harness.server import PATIENCE, Server
+from tests.wire.clients import PEER, shared
 from tests.wire.far import CLOSED, TOKEN, Far
 
 LOCKED = f"https://{CLOSED}/case/app.git"
@@ -32,12 +32,14 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
         yield found
 
 
-def dstack(client: str, server: Server, far: Far, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "cli.main"] if client == "ours" else [str(PEER / "dstack")]
-    env = {**server.environment(), **far.variables, "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1", "COLUMNS": "300"}
-    return subprocess.run(
-        [*program, *args], cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+def dstack(client: str, server: Server, far: Far, folder: Path, *args: str) -> tuple[int, str]:
+    """Its status and what it printed."""
+    env = {**server.environment(), **far.variables, "no_proxy": "127.0.0.1", "COLUMNS": "300"}
+    if client == "ours":
+        return forks.run([*args], folder, env, seconds=int(PATIENCE))
+    output = folder / "output"
+    job = {"argv": args, "cwd": str(folder), "env": env, "input": None, "output": str(output)}
+    return shared("peer").run(job), output.read_text()
 
 
 @pytest.mark.parametrize(("first", "then"), [("ours", "peer"), ("peer", "ours")])
@@ -50,8 +52,8 @@ def test_what_one_client_leaves_there_the_other_finds(
     (far.server.root / "case" / f"{first}.git").symlink_to(far.server.root / "case" / "app.git")
     (tmp_path / ".dstack.yml").write_text("type: task\ncommands: [ls]\n")
     before = dstack(then, server, far, tmp_path, "apply", "-y", "-d", "-P", address)
-    assert before.returncode == 1, before
+    assert before[0] == 1, before
     known = dstack(first, server, far, tmp_path, "init", "-P", address, "-t", TOKEN)
-    assert known.returncode == 0, known
+    assert known[0] == 0, known
     found = dstack(then, server, far, tmp_path, "apply", "-y", "-d", "-P", address)
-    assert found.returncode == 0, found
+    assert found[0] == 0, found

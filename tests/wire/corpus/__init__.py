@@ -58,6 +58,10 @@ class Case:
         return ["apply", *(("-f", named) if named else ()), "-y", *self.flags]
 
     @property
+    def theme(self) -> str:
+        return self.name.rpartition("-")[0]
+
+    @property
     def refused(self) -> bool:
         return self.name.startswith("refused")
 
