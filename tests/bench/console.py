@@ -82,7 +82,7 @@ def _first(browser: Browser, server: Server) -> tuple[list[float], list[float]]:
     """From nothing to the first paint; and from signing in to the list of runs."""
     paint, data = list[float](), list[float]()
     for _ in range(ROUNDS):
-        tab = browser.tab(server.url)
+        tab = browser.tab(server.url, first=True)
         tab.open("#/main/runs")
         tab.see(role="button", name="Sign in")
         paint.append(float(until("the paint", lambda tab=tab: tab.script(PAINTED))))  # type: ignore[misc]
@@ -96,7 +96,7 @@ def _first(browser: Browser, server: Server) -> tuple[list[float], list[float]]:
 
 
 def _signed_in(browser: Browser, server: Server, place: str, heading: str) -> Tab:
-    tab = browser.tab(server.url)
+    tab = browser.tab(server.url, first=True)
     tab.open(place)
     tab.sign_in(server.token)
     tab.heading(heading)
@@ -137,7 +137,7 @@ def _heap(tab: Tab) -> float:
 
 def _scroll(browser: Browser, server: Server) -> tuple[list[float], float, list[float], list[float]]:
     """Steps of a window each through all runs; how long it takes until they are all there; and the work of steps."""
-    tab = browser.tab(server.url)
+    tab = browser.tab(server.url, first=True)
     tab.open("#/main/runs")
     begun = time.monotonic()
     tab.sign_in(server.token)

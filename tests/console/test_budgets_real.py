@@ -24,15 +24,19 @@ MADE = """(async () => {
 })()"""
 
 
-def test_the_first_load_is_few_small_files(signed_in: Tab) -> None:
-    tab = signed_in
+def test_the_first_load_is_few_small_files(server: Server, tabs: Callable[..., Tab]) -> None:
+    tab = tabs(first=True, token=server.token)
+    tab.open()
+    tab.heading("Overview")
     tab.settled()
     found = tab.loaded()
     assert len(found) <= FILES and sum(found.values()) <= FIRST_LOAD, found
 
 
-def test_all_pages_together_are_small(signed_in: Tab) -> None:
-    tab = signed_in
+def test_all_pages_together_are_small(server: Server, tabs: Callable[..., Tab]) -> None:
+    tab = tabs(first=True, token=server.token)
+    tab.open()
+    tab.heading("Overview")
     for place in tab.script("[...document.querySelectorAll('#nav a')].map((link) => link.getAttribute('href'))"):
         tab.go(place)
     tab.go("#/main/runs/train?tab=metrics")

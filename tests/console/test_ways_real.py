@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
@@ -70,19 +71,24 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text.partition(" UTC")[0]).replace(tzinfo=UTC)
 
 
-def test_a_part_that_couldnt_be_loaded_comes_once_the_machine_is_online(signed_in: Tab) -> None:
-    signed_in.allowed.append("ERR_INTERNET_DISCONNECTED")
-    signed_in.offline()
-    signed_in.go("#/main/offers")
-    signed_in.see("This part of the console couldn’t be loaded.")
-    signed_in.offline(False)
-    signed_in.heading("Offers")
+def test_a_part_that_couldnt_be_loaded_comes_once_the_machine_is_online(
+    server: Server, tabs: Callable[..., Tab]
+) -> None:
+    tab = tabs(first=True, token=server.token)
+    tab.open()
+    tab.heading("Overview")
+    tab.allowed.append("ERR_INTERNET_DISCONNECTED")
+    tab.offline()
+    tab.go("#/main/offers")
+    tab.see("This part of the console couldn’t be loaded.")
+    tab.offline(False)
+    tab.heading("Offers")
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/"])
 def test_it_works_below_a_path_with_a_slash_at_its_end_or_without(server: Server, browser: Browser, path: str) -> None:
     with mounted(server.url, "/api") as (url, strays):
-        tab = browser.tab(url, polls=True)
+        tab = browser.tab(url, polls=True, first=True)
         tab.open(f"{path}#/main/runs?q=ended")
         tab.sign_in(server.token)
         tab.see(**tab.row("ended"))

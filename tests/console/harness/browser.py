@@ -1,7 +1,7 @@
 """A browser for tests, in the words of somebody who looks at a page and presses what it shows.
 
-One Chromium serves all tests of a session; each test has a tab with a context, and so a storage, of its own. When the
-test ends, the tab may have asked no other host, broken no policy, and its scripts may have reported no error.
+One Chromium serves all tests of a session; each test has a tab with a storage of its own. When the test ends, the tab
+may have asked no other host, broken no policy, and its scripts may have reported no error.
 """
 
 from __future__ import annotations

@@ -1,13 +1,28 @@
 // A headless browser that does what it is told: a request is a line of JSON on standard input, and so is its answer.
-// Every tab has a context of its own, records what goes wrong in it, and can reach no host but the one it is made for.
+// Every tab has a storage of its own, records what goes wrong in it, and reaches no host but this one. Chromium keeps
+// what it has started, loaded and compiled for a tab for the next one, unless that is to begin with nothing.
 import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { launch, PATIENCE } from '../../e2e/console/console.mjs';
 
 const installed = createRequire(`${process.cwd()}/`);
-const browser = await launch();
+const browser = await launch(
+  '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
+  '--renderer-process-limit=1',
+  '--disable-site-isolation-trials', // or a blank page can't be in a process that has had another
+);
 const tabs = new Map();
+const left = new Map(); // by origin: contexts whose tab was closed, each with a page that keeps its process
+
+async function context(origin, first) {
+  const kept = !first && left.get(origin)?.pop();
+  if (kept) return kept;
+  const permissions = ['clipboard-read', 'clipboard-write'];
+  const made = await browser.newContext({ reducedMotion: 'reduce', locale: 'en-GB', timezoneId: 'UTC', permissions });
+  if (!first) await (await made.newPage()).goto(`${origin}/healthcheck`);
+  return made;
+}
 
 // Where the page's own policy was broken is reported like any other error of a script.
 const POLICY = `addEventListener('securitypolicyviolation', (e) =>
@@ -24,32 +39,23 @@ class Tab {
   requests = [];
   pending = new Set();
 
-  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, polls = false, token = '', runs = 0 }) {
+  // `first`: as somebody's first tab of all, who has loaded nothing yet.
+  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, first = clock, polls = false, token = '', runs = 0 }) {
     const self = new Tab();
-    self.context = await browser.newContext({
-      viewport: { width, height },
-      colorScheme: theme,
-      reducedMotion: 'reduce',
-      locale: 'en-GB',
-      timezoneId: 'UTC',
-      permissions: ['clipboard-read', 'clipboard-write'],
-    });
-    await self.context.addInitScript(POLICY);
-    await self.context.addInitScript(HIDING);
-    await self.context.route(
-      (url) => url.origin !== origin && url.protocol.startsWith('http'),
-      (route) => {
-        self.problems.push(`asks another host: ${route.request().url()}`);
-        return route.abort();
-      },
-    );
+    Object.assign(self, { origin, first, context: await context(origin, first) });
+    if (clock) await self.context.clock.install();
+    const page = await self.context.newPage();
+    await page.setViewportSize({ width, height });
+    await page.emulateMedia({ colorScheme: theme });
+    await page.addInitScript(POLICY);
+    await page.addInitScript(HIDING);
+    if (token) await page.addInitScript((kept) => sessionStorage.setItem('dstack-token', kept), token);
+    const changes = (url) => url.pathname.endsWith('/api/v1/changes');
     // As where there is no stream of changes: behind the gateway of an API in AWS.
     const asked = (route) => route.continue({ headers: { ...route.request().headers(), accept: 'application/json' } });
-    if (polls) await self.context.route((url) => url.pathname.endsWith('/api/v1/changes'), asked);
-    if (runs) await self.context.route((url) => url.pathname.endsWith('/api/v1/changes'), (route) => crowded(route, runs));
-    if (token) await self.context.addInitScript((kept) => sessionStorage.setItem('dstack-token', kept), token);
-    if (clock) await self.context.clock.install();
-    await self.page_(await self.context.newPage());
+    if (polls) await page.route(changes, asked);
+    if (runs) await page.route(changes, (route) => crowded(route, runs));
+    await self.page_(page);
     return self;
   }
 
@@ -62,6 +68,8 @@ class Tab {
       if (said.type() === 'error') this.problems.push(`console: ${said.text()} (${said.location().url})`);
     });
     page.on('request', (asked) => {
+      const url = new URL(asked.url());
+      if (url.origin !== this.origin && url.protocol.startsWith('http')) this.problems.push(`asks another host: ${asked.url()}`);
       this.pending.add(asked);
       this.requests.push({ method: asked.method(), url: asked.url(), kind: asked.resourceType() });
     });
@@ -222,7 +230,16 @@ const OPERATIONS = {
     return (await tab.cdp.send('Runtime.getHeapUsage')).usedSize;
   },
   close: async (tab) => {
-    await tab.context.close();
+    const { context, first, origin, page } = tab;
+    if (first) {
+      await context.close();
+      return tab.problems;
+    }
+    await page.close();
+    await context.setOffline(false);
+    await context.clearCookies();
+    await context.pages()[0].evaluate(() => localStorage.clear());
+    left.set(origin, [...(left.get(origin) ?? []), context]);
     return tab.problems;
   },
 };

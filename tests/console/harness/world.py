@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -28,19 +31,30 @@ MACHINES = {"resources": {"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}}
 def start(home: Path) -> Server:
     """Four local hosts, a simulated cloud, and the console as a wheel has it."""
     flags = ("--fake-cloud", "--fake-cloud-name", "aws", "--local-hosts", "4")
-    env = {"DSTACK_AGENT_RUNTIME": "process", bundled.FOLDER: str(home / "console")}
+    env = {"DSTACK_AGENT_RUNTIME": "process", bundled.FOLDER: str(console())}
     server = Server(home, flags=flags, env=env, program=bundled.__name__)
     home.mkdir()
-    write_console(home / "console")
     server.start()
     until("the hosts", lambda: sum(each["status"] == "idle" for each in server.call("/api/instances/list", {})) == 4)
     return server
 
 
-def write_console(folder: Path) -> None:
-    folder.mkdir()
-    for name, content in bundle.bundled(FOLDER, ESBUILD).items():
-        (folder / name).write_bytes(content)
+def console() -> Path:
+    """The console's bundle, made once for the sources that are in the checkout now: it takes more than a second."""
+    sources = [path for path in sorted(FOLDER.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    digest = hashlib.sha256(b"".join(str(path).encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"dstack-console-{digest}"
+    if not folder.exists():
+        made = Path(tempfile.mkdtemp(dir=folder.parent))
+        for name, content in bundle.bundled(FOLDER, ESBUILD).items():
+            (made / name).write_bytes(content)
+        try:
+            made.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            shutil.rmtree(made)  # another process was sooner
+    return folder
 
 
 def v1(server: Server, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:

@@ -42,7 +42,7 @@ def _used(trip: Journey) -> None:
     """Somebody signs in with a token in a browser, and the pages that it opens are kept up to date."""
     browser = Browser()
     try:
-        tab = browser.tab(trip.one.url)
+        tab = browser.tab(trip.one.url, first=True)
         tab.open("#/main/offers")
         tab.sign_in(trip.one.token)
         tab.heading("Offers")

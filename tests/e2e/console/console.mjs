@@ -39,11 +39,11 @@ function serve(files, api) {
   return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready(server)));
 }
 
-export function launch() {
+export function launch(...more) {
   return chromium.launch({
     executablePath: join(here, 'chromium'),
     timeout: PATIENCE,
-    args: ['--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-dev-shm-usage'],
+    args: ['--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-dev-shm-usage', ...more],
     env: {
       ...process.env,
       LD_LIBRARY_PATH: join(here, 'al2023', 'lib'),
