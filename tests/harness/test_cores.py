@@ -13,6 +13,8 @@ import pytest
 from tests.harness.server import ROOT
 
 pytestmark = pytest.mark.slow
+# Where it finds its lists of characters, which take it a second to make.
+HYPOTHESIS = {"HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")}
 
 FILE = """
 import os, warnings
@@ -59,7 +61,7 @@ def played(folder: Path, *options: str, wrong: int = 3, **files: str) -> tuple[i
     done = subprocess.run(
         [*argv, "--rootdir", ".", "-c", "/dev/null", *options, "."],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), **HYPOTHESIS},
         capture_output=True,
         text=True,
     )

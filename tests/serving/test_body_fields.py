@@ -28,7 +28,7 @@ def read(head: BodyFields, body: bytes, size: int = 1) -> dict[str, str]:
 
 
 @given(VALUES, st.integers(1, 9), st.booleans(), st.sampled_from([None, 2]))
-@settings(max_examples=many(400), deadline=None)
+@settings(max_examples=many(150), deadline=None)
 @pytest.mark.slow
 def test_what_json_says_at_the_top_is_found(value: Any, size: int, ascii_only: bool, indent: int | None) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode(errors="replace")

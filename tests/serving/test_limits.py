@@ -35,7 +35,7 @@ RATES = st.sampled_from([1 / 60, 0.5, 1, 3, 7.5, 100, 1e6])
 TRACES = st.lists(st.integers(0, 3 * SECOND), min_size=1, max_size=60)
 
 
-@settings(max_examples=many(1000), deadline=None)
+@settings(max_examples=many(200), deadline=None)
 @given(rps=RATES, burst=st.integers(0, 6), pauses=TRACES)
 def test_it_lets_through_what_a_leaking_bucket_would(rps: float, burst: int, pauses: list[int]) -> None:
     limit, limiter, now = RateLimit(rps=rps, burst=burst), Limiter(), 0

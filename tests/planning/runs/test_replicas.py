@@ -355,7 +355,7 @@ def take_pass(world: Replicas) -> None:
 FINAL = (RunStatus.done, RunStatus.failed, RunStatus.terminated)
 
 
-@settings(max_examples=many(300), deadline=None)
+@settings(max_examples=many(100), deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.lists(step, max_size=60))
 @pytest.mark.slow
 def test_any_history_is_safe_and_comes_to_an_end(

@@ -182,7 +182,7 @@ happenings = st.lists(
 )
 
 
-@settings(max_examples=many(300), deadline=None)
+@settings(max_examples=many(100), deadline=None)
 @given(st.integers(0, 5), happenings)
 @pytest.mark.slow
 def test_no_step_breaks_a_promise_and_every_rollout_ends(desired: int, history: list[tuple[str, int]]) -> None:

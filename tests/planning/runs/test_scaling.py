@@ -339,7 +339,7 @@ def played(spec: ScalingSpec, bounds: tuple[int, int], series: list[tuple[int, i
             yield (game, *game.go(requests, busy))
 
 
-@settings(max_examples=many(300), deadline=None)
+@settings(max_examples=many(100), deadline=None)
 @given(specs, bounds_, loads)
 @pytest.mark.slow
 def test_its_promises_hold_for_any_traffic(spec: Any, bounds: tuple[int, int], series: Any) -> None:
@@ -364,7 +364,7 @@ def test_its_promises_hold_for_any_traffic(spec: Any, bounds: tuple[int, int], s
         assert after.desired == result.desired
 
 
-@settings(max_examples=many(300), deadline=None)
+@settings(max_examples=many(100), deadline=None)
 @given(specs, bounds_, loads, st.integers(0, 12), st.sampled_from((None, 0, 30, 900)))
 def test_more_load_never_means_fewer_replicas(
     spec: Any, bounds: tuple[int, int], series: Any, desired: int, since: int | None

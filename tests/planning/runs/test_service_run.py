@@ -543,7 +543,7 @@ def happens(small: ServiceWorld, run: Run, op: str, n: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=many(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=many(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 4), st.lists(st.tuples(st.sampled_from(OPS), st.integers(0, 11)), max_size=40))
 def test_whatever_happens_it_gets_what_it_should_have(kind: int, history: list[tuple[str, int]]) -> None:
     """Safety is checked by the world and the linter after every step. Once nothing fails any more and a working version
