@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def kinds(*, traces: bool = False) -> Mapping[str, ArtefactKind]:
 
 
 KINDS = kinds()
+SHARED, NEEDED = "shared", ArtefactKind(requirements.NEEDED)  # what every artefact has
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,10 @@ def build(
     def with_bytecode(compiles: Compiler | None) -> dict[str, Artefact]:
         built: dict[str, Artefact] = {}
         wanted = kinds(traces=traces)
-        installed = packages(wanted, python, folder, say, compiles)
+        installed = packages({**wanted, SHARED: NEEDED}, python, folder, say, compiles)
         for name, kind in wanted.items():
             sources = dict(_of_zip(chalice_zip) if name == "chalice" else of_repository())
-            built[name] = pack(name, sources, installed[name], folder, compiles)
+            built[name] = pack(name, sources, installed[name], folder, compiles, installed[SHARED])
             check(built[name], kind)
         return built
 
@@ -149,23 +151,50 @@ def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def pack(
-    name: str, sources: Mapping[str, bytes], installed: Path, folder: Path, compiles: Compiler | None = None
+    name: str,
+    sources: Mapping[str, bytes],
+    installed: Path,
+    folder: Path,
+    compiles: Compiler | None = None,
+    shared: Path | None = None,
 ) -> Artefact:
-    """`installed`: its packages, compiled by the same compiler."""
+    """`installed`: its packages, compiled by the same compiler. `shared`: those of them that every kind has."""
     digest = _digest(sources, installed.name)
     path = folder / f"{name}-{digest}.zip"
     if not path.exists():
         for old in folder.glob(f"{name}-*.zip"):
             old.unlink()
-        entries = {**dict(_of_folder(installed, bytecode=True)), **sources}
-        if compiles is not None:
-            entries |= compiles.compiled(sources)
         draft = path.with_suffix(".draft")
-        _write(draft, entries)
+        shutil.copyfile(_zipped(installed, shared), draft)
+        _add_to(draft, {**sources, **(compiles.compiled(sources) if compiles is not None else {})})
         draft.replace(path)
     with zipfile.ZipFile(path) as archive:
         unzipped = sum(each.file_size for each in archive.infolist())
     return Artefact(name, path, digest, path.stat().st_size, unzipped)
+
+
+def _zipped(installed: Path, shared: Path | None) -> Path:
+    """Packages in a zip, which is made once: to compress them takes longer than all else. It begins as a copy of what
+    is shared, if all of that is among them, unchanged."""
+    path = installed.with_suffix(".zip")
+    if not path.exists():
+        entries = dict(_of_folder(installed, bytecode=True))
+        draft = path.with_suffix(".draft")
+        draft.unlink(missing_ok=True)
+        if shared is not None and shared != installed:
+            begun = _zipped(shared, None)
+            there = _checksums(begun)
+            if all(name in entries and zlib.crc32(entries[name]) == value for name, value in there.items()):
+                shutil.copyfile(begun, draft)
+                entries = {name: content for name, content in entries.items() if name not in there}
+        _add_to(draft, entries)
+        draft.replace(path)
+    return path
+
+
+def _checksums(path: Path) -> dict[str, int]:
+    with zipfile.ZipFile(path) as archive:
+        return {each.filename: each.CRC for each in archive.infolist()}
 
 
 def _digest(sources: Mapping[str, bytes], packages_digest: str) -> str:
@@ -175,9 +204,9 @@ def _digest(sources: Mapping[str, bytes], packages_digest: str) -> str:
     return found.hexdigest()[:20]
 
 
-def _write(path: Path, entries: Mapping[str, bytes]) -> None:
+def _add_to(path: Path, entries: Mapping[str, bytes]) -> None:
     # The default level takes twice the time, and saves four hundredths.
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=4) as archive:
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=4) as archive:
         for name, content in sorted(entries.items()):
             one = zipfile.ZipInfo(name, _EPOCH)
             one.compress_type, one.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +44,19 @@ class Packer:
 
     def zip(self) -> Path:
         """The API's zip, without the packages that it needs."""
-        return self._packaged() / "deployment.zip"
+        return self._packaged / "deployment.zip"
 
     def template(self, chosen: Choices) -> dict[str, Any]:
         """Chalice's template, with the stateless stack's merged into it."""
-        stack = self.folder / "stateless.json"
-        stack.write_text(json.dumps(stateless.template(self.stage, chosen)))
-        merged: dict[str, Any] = json.loads((self._packaged("--merge-template", str(stack)) / "sam.json").read_text())
-        return {**merged, "Resources": bound(merged["Resources"])}
+        chalices = json.loads((self._packaged / "sam.json").read_text())
+        template: dict[str, Any] = merged(stateless.template(self.stage, chosen), chalices)
+        return {**template, "Resources": bound(template["Resources"])}
 
-    def _packaged(self, *options: str) -> Path:
+    @cached_property
+    def _packaged(self) -> Path:
         chalice = str(Path(sys.executable).with_name("chalice"))
         done = subprocess.run(
-            [chalice, "package", "--stage", self.stage, *options, "out"],
+            [chalice, "package", "--stage", self.stage, "out"],
             cwd=self.folder,
             env={"AWS_DEFAULT_REGION": "us-east-1", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
@@ -65,6 +66,13 @@ class Packer:
         if done.returncode != 0:
             raise Bug(f"`chalice package` failed: {(done.stdout + done.stderr).strip()[-800:]}")
         return self.folder / "out"
+
+
+def merged(ours: Any, chalices: Any) -> Any:
+    """As `chalice package --merge-template` merges, which would pack everything once more for it."""
+    if not (isinstance(ours, dict) and isinstance(chalices, dict)):
+        return ours
+    return chalices | {name: merged(part, chalices.get(name)) for name, part in ours.items()}
 
 
 def bound(part: Any) -> Any:

@@ -11,19 +11,20 @@ import json
 import os
 import queue
 import secrets
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from chalicelib.api.dispatch import match
 from chalicelib.runtime.chalice_app import RESOURCES
+from tests.harness.lambda_worker import COPIES, work
 
-ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 6 * 1024 * 1024  # bytes of an event, and of a response
 
 Event = dict[str, Any]
@@ -33,34 +34,49 @@ class FunctionFailed(Exception):
     """The function raised, or its sandbox died; AWS would report that to the caller and log the traceback."""
 
 
+@dataclass(frozen=True)
+class Sandbox:
+    process: BaseProcess
+    events: Connection
+
+    @staticmethod
+    def start(handler: str, environment: Mapping[str, str]) -> Sandbox:
+        ours, theirs = COPIES.Pipe()
+        process = COPIES.Process(target=work, args=(handler, environment, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return Sandbox(process, ours)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.events.close()
+
+
 class Function:
     """A deployed function: up to `concurrency` sandboxes, each started by the first event that finds none idle."""
 
     def __init__(self, handler: str, environment: Mapping[str, str], concurrency: int = 1) -> None:
         self.handler, self._environment = handler, dict(environment)
-        self._idle: queue.LifoQueue[subprocess.Popen[str] | None] = queue.LifoQueue()
-        self._all: list[subprocess.Popen[str]] = []
+        self._idle: queue.LifoQueue[Sandbox | None] = queue.LifoQueue()
+        self._all: list[Sandbox] = []
         for _ in range(concurrency):
             self._idle.put(None)
 
     def __call__(self, event: Event) -> Any:
-        line = json.dumps(event)
-        if len(line) > LARGEST:
-            raise FunctionFailed(f"an event of {len(line)} bytes is larger than Lambda takes")
+        text = json.dumps(event)
+        if len(text) > LARGEST:
+            raise FunctionFailed(f"an event of {len(text)} bytes is larger than Lambda takes")
         sandbox = self._idle.get()
         try:
             sandbox = sandbox or self._start()
-            assert sandbox.stdin is not None and sandbox.stdout is not None
-            sandbox.stdin.write(line + "\n")
-            sandbox.stdin.flush()
-            response = sandbox.stdout.readline()
-        except OSError as error:
+            sandbox.events.send(text)
+            response = sandbox.events.recv()
+        except (OSError, EOFError) as error:
             sandbox = None
             raise FunctionFailed(f"the sandbox of {self.handler} died: {error}") from error
         finally:
-            self._idle.put(sandbox if sandbox is not None and sandbox.poll() is None else None)
-        if not response:
-            raise FunctionFailed(f"the sandbox of {self.handler} died")
+            self._idle.put(sandbox)
         if len(response) > LARGEST:
             raise FunctionFailed(f"an answer of {len(response)} bytes is larger than Lambda gives")
         reply = json.loads(response)
@@ -68,22 +84,14 @@ class Function:
             raise FunctionFailed(f"{self.handler}: {reply['errorType']}: {reply['errorMessage']}")
         return reply["answer"]
 
-    def _start(self) -> subprocess.Popen[str]:
-        sandbox = subprocess.Popen(
-            [sys.executable, "-m", "tests.harness.lambda_worker", self.handler],
-            cwd=ROOT,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def _start(self) -> Sandbox:
+        sandbox = Sandbox.start(self.handler, self._environment)
         self._all.append(sandbox)
         return sandbox
 
     def close(self) -> None:
         for sandbox in self._all:
-            sandbox.kill()
-            sandbox.wait()
+            sandbox.close()
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import zipfile
@@ -45,10 +46,30 @@ def test_what_no_function_reads_is_left_out(tmp_path: Path) -> None:
         assert archive.namelist() == [
             "botocore/data/endpoints.json",
             "botocore/data/s3/2006/service-2.json.gz",
-            "functions/one.py",
             "six-1.17.0.dist-info/METADATA",
             "six.py",
+            "functions/one.py",
         ]
+
+
+def test_packages_are_compressed_once_and_those_that_all_kinds_have_once_for_all(tmp_path: Path) -> None:
+    shared = packages(tmp_path)
+    own, trimmed = tmp_path / "own", tmp_path / "trimmed"
+    for place in (own, trimmed):
+        shutil.copytree(shared, place)
+        (place / "sdk.py").write_text("sdk")
+    (trimmed / "six.py").write_text("less")
+    for installed in (own, trimmed):
+        made = pack("clouds", {"functions/one.py": b"1"}, installed, tmp_path, shared=shared)
+        with zipfile.ZipFile(made.path) as archive:
+            found = {name: archive.read(name) for name in archive.namelist()}
+        there = {path.relative_to(installed).as_posix(): path for path in installed.rglob("*") if path.is_file()}
+        assert found == {**{name: path.read_bytes() for name, path in there.items()}, "functions/one.py": b"1"}
+        assert len(archive.namelist()) == len(found), "each once"
+    (shared / "six.py").unlink()
+    again = pack("ssh", {"functions/one.py": b"2"}, shared, tmp_path)
+    with zipfile.ZipFile(again.path) as archive:
+        assert "six.py" in archive.namelist(), "a folder stays as it was made, so its zip does"
 
 
 def test_of_packages_that_are_installed_once_each_kind_has_its_own(tmp_path: Path) -> None:
@@ -72,14 +93,13 @@ def test_of_packages_that_are_installed_once_each_kind_has_its_own(tmp_path: Pat
 
 
 def test_the_same_input_makes_the_same_bytes_and_is_built_once(tmp_path: Path) -> None:
-    installed = packages(tmp_path)
     places = [tmp_path / name for name in ("a", "b")]
     for place in places:
         place.mkdir()
-    one, two = (pack("clouds", {"functions/one.py": b"1"}, installed, place) for place in places)
+    one, two = (pack("clouds", {"functions/one.py": b"1"}, packages(place), place) for place in places)
     assert one.path.read_bytes() == two.path.read_bytes() and one.key == two.key
     one.path.write_bytes(two.path.read_bytes() + b"PK\5\6" + b"\0" * 18)  # an archive that a build wouldn't leave
-    assert pack("clouds", {"functions/one.py": b"1"}, installed, places[0]).zipped == two.zipped + 22
+    assert pack("clouds", {"functions/one.py": b"1"}, places[0] / "installed", places[0]).zipped == two.zipped + 22
 
 
 def test_another_input_has_another_name_and_replaces_the_old(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_an_artefact_has_the_bytecode_of_its_packages_and_of_our_code(tmp_path: 
         (installed / name).write_bytes(content)
     made = pack("clouds", {"functions/one.py": b"y = 2"}, installed, tmp_path, compiles)
     with zipfile.ZipFile(made.path) as archive:
-        assert archive.namelist() == [
+        assert sorted(archive.namelist()) == [
             f"__pycache__/six.{TAG}.pyc",
             f"functions/__pycache__/one.{TAG}.pyc",
             "functions/one.py",

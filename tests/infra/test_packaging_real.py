@@ -15,6 +15,7 @@ import pytest
 
 from infra import charges, stateless
 from infra.functions import FUNCTIONS, UNNAMED
+from infra.packaging import merged
 from tests.infra.test_packaging import POLICIES, ROOT
 
 CHALICE = Path(sys.executable).with_name("chalice")
@@ -105,15 +106,17 @@ def test_functions_are_as_the_table_says_and_know_their_stage(package: Path) -> 
             assert properties["Environment"] == {"Variables": function.environment(UNNAMED, {})}
 
 
-def test_ours_is_merged_into_what_chalice_packs(bare: Path) -> None:
+def test_ours_is_merged_into_what_chalice_packs(bare: Path, package: Path) -> None:
     """As somebody does it by hand: each function is there once, with the name and the policy of its stage."""
     expected = subprocess.run(
         [sys.executable, "-m", stateless.__name__], cwd=ROOT, capture_output=True, check=True
     ).stdout
     (bare / "ours.json").write_bytes(expected)
+    own = json.loads((package / "sam.json").read_text())
     done = chalice(bare, "package", "--merge-template", "ours.json", "merged")
     assert done.returncode == 0, done.stdout + done.stderr
     made = resources(bare / "merged")
+    assert merged(json.loads(expected), own)["Resources"] == made, "as `make deploy` merges it"
     named = [one["Properties"]["FunctionName"] for one in made.values() if "Function" in one["Type"].split("::")]
     assert sorted(named) == sorted(f"dstack-{UNNAMED}-{function.name}" for function in FUNCTIONS)
     for role in (one["Properties"] for one in made.values() if one["Type"] == "AWS::IAM::Role"):

@@ -124,8 +124,10 @@ def cloned(folder: Path) -> Path:
     fetched.mkdir(parents=True, exist_ok=True)
     (clone / "build").mkdir()
     (clone / "build" / "packages").symlink_to(fetched)
-    (clone / ".venvs").mkdir()
-    (clone / bundle.TOOLS).symlink_to(ROOT / bundle.TOOLS)
+    if (ROOT / bundle.TOOLS / ".installed").exists():  # as new as the clone, or it would be installed once more
+        (clone / bundle.TOOLS).mkdir(parents=True)
+        (clone / bundle.TOOLS / "node_modules").symlink_to(ROOT / bundle.TOOLS / "node_modules")
+        (clone / bundle.TOOLS / ".installed").touch()
     return clone
 
 
