@@ -69,6 +69,7 @@ UNUSED = (  # parts of packages
     *("bin", "boto3/examples", "kubernetes/aio"),
     *(f"aws_lambda_powertools/{part}" for part in _POWERTOOLS),
 )
+UNREAD = ("RECORD", "INSTALLER", "REQUESTED")  # what differs between two installations of the same packages
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 
 
@@ -250,10 +251,10 @@ def packages(
     with tempfile.TemporaryDirectory(dir=folder / "packages") as draft:
         every = Path(draft) / "every"
         _install(requirements.pinned(lock, wanted, python), python, Path(draft) / "lock", every)
+        strip(every)
         for name in missing:
             into = Path(draft) / name
             link(every, requirements.names(parts[name]), into)
-            strip(into)
             for trim in kinds[name].trims:
                 trim(into)
             if compiles is not None:
@@ -282,11 +283,12 @@ def _is_text(value: object) -> bool:
 
 
 def link(installed: Path, wanted: frozenset[str], into: Path) -> None:
-    """These packages alone, without their commands."""
+    """These packages alone, as far as Lambda reads them, without their commands."""
     for found in distributions(path=[str(installed)]):
         if requirements.plain(found.metadata["Name"]) in wanted:
             for file in found.files or ():
-                if ".." not in file.parts and not (into / file).exists():
+                read = ".." not in file.parts and not (file.name in UNREAD and file.parent.suffix == ".dist-info")
+                if read and (installed / file).exists() and not (into / file).exists():
                     (into / file).parent.mkdir(parents=True, exist_ok=True)
                     (into / file).hardlink_to(installed / file)
 
@@ -306,18 +308,11 @@ def _install(lock: str, python: str, file: Path, into: Path) -> None:
 
 
 def strip(installed: Path) -> None:
-    """Removes what Lambda doesn't read, and what differs between two installations of the same packages."""
+    """Removes what Lambda doesn't read, but for what pip says of the packages."""
     for models in (installed / "botocore" / "data").glob("*/"):
         if models.name not in SERVICES:
             shutil.rmtree(models)
-    for name in (
-        "*.dist-info/RECORD",
-        "*.dist-info/INSTALLER",
-        "*.dist-info/REQUESTED",
-        "**/*.pyi",
-        "**/*.c",
-        "**/*.h",
-    ):
+    for name in ("**/*.pyi", "**/*.c", "**/*.h"):
         for file in installed.glob(name):
             file.unlink()
     for folder in (*(installed / each for each in UNUSED), *list(installed.rglob("__pycache__"))):

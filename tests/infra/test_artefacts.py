@@ -29,7 +29,6 @@ def packages(folder: Path) -> Path:
         "botocore/data/endpoints.json": "{}",
         "six.py": "six",
         "six-1.17.0.dist-info/METADATA": "Name: six",
-        "six-1.17.0.dist-info/RECORD": "differs",
         "bin/tool": "#!/bin/sh",
         "six/__pycache__/x.pyc": "compiled",
     }.items():
@@ -89,7 +88,7 @@ def test_of_packages_that_are_installed_once_each_kind_has_its_own(tmp_path: Pat
     link(installed, requirements.names("pyyaml==6.0 \\\n    --hash=sha256:0\n"), tmp_path / "own")
     found = sorted(str(path.relative_to(tmp_path / "own")) for path in (tmp_path / "own").rglob("*") if path.is_file())
     info = "PyYAML-6.0.dist-info"
-    assert found == [f"{info}/METADATA", f"{info}/RECORD", "_yaml.so", "yaml/__init__.py"]
+    assert found == [f"{info}/METADATA", "_yaml.so", "yaml/__init__.py"], "what differs each time is left out"
 
 
 def test_the_same_input_makes_the_same_bytes_and_is_built_once(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def compiled(self: SourceFileLoader, data: Any, path: Any, *, _optimize: int = -
 
 
 def share_code() -> None:
-    """In the emulator itself: a zip is unzipped once, and each process of its functions gets links to what is there."""
+    """In the emulator itself: each package of a zip is unzipped once, and each process of the functions gets links to
+    what is there."""
     import zipfile
 
     unzip, lock = zipfile.ZipFile.extractall, threading.Lock()
@@ -45,20 +46,23 @@ def share_code() -> None:
         if path is None or Path(path).name != "code":
             unzip(self, path, members, pwd)
             return
-        entries = repr([(each.filename, each.CRC) for each in self.infolist()])
-        shared = KEPT.parent / "unzipped" / hashlib.sha256(entries.encode()).hexdigest()
-        with lock:
-            if not shared.exists():
-                draft = shared.with_suffix(".draft")
-                unzip(self, draft)
-                draft.rename(shared)
-        for each in shared.iterdir():
-            Path(path, each.name).symlink_to(each)
+        packages: dict[str, list[zipfile.ZipInfo]] = {}
+        for each in self.infolist():
+            packages.setdefault(each.filename.partition("/")[0], []).append(each)
+        for name, entries in packages.items():
+            content = repr(sorted((each.filename, each.CRC) for each in entries))
+            shared = KEPT.parent / "unzipped" / hashlib.sha256(content.encode()).hexdigest()
+            with lock:
+                if not shared.exists():
+                    draft = shared.with_suffix(".draft")
+                    unzip(self, draft, entries)
+                    draft.rename(shared)
+            Path(path, name).symlink_to(shared / name)
 
     zipfile.ZipFile.extractall = linked  # type: ignore[method-assign]
 
 
-if sys.orig_argv[-1].endswith("/ministack"):
+if sys.orig_argv[-1] == "ministack.app:app":
     share_code()
 sys.dont_write_bytecode = True
 SourceFileLoader.source_to_code = compiled  # type: ignore[method-assign,assignment]
