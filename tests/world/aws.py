@@ -120,6 +120,9 @@ class AwsSite(Site):
         self.policed.check_call("lambda", "Invoke", {"FunctionName": FunctionName})
         self._async_functions[FunctionName].put(Payload)
 
+    def written(self) -> int:
+        return self.policed.writes
+
     @property
     def plane(self) -> Plane:
         """That of the API's function."""

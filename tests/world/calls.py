@@ -23,6 +23,7 @@ Need = tuple[str, str]  # an action, and what it is done to
 
 TABLE, BUCKET = "dynamodb:table/dstack-{stage}", "s3:{bucket}"
 _WRITES = {"Put": "PutItem", "Delete": "DeleteItem", "Update": "UpdateItem", "ConditionCheck": "ConditionCheckItem"}
+_READS = {"GetItem", "BatchGetItem", "Query", "Scan", "GetObject", "ListObjectsV2"}
 _OBJECTS = {"GetObject", "PutObject", "DeleteObject"}
 
 
@@ -76,6 +77,7 @@ def covers(granted: Need, need: Need) -> bool:
 class Policed:
     seen: dict[str, set[Need]] = field(default_factory=dict)  # by function
     refused: list[str] = field(default_factory=list)
+    writes: int = 0  # calls that may have changed what is kept
     _running: list[str] = field(default_factory=list)
 
     @contextmanager
@@ -103,6 +105,7 @@ class Policed:
         self.check_call(model.service_model.service_name, model.name, params)
 
     def check_call(self, service: str, operation: str, params: dict[str, Any]) -> None:
+        self.writes += operation not in _READS
         if not self._running:
             return
         function = self._running[-1]
