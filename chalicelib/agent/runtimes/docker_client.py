@@ -208,11 +208,11 @@ class DockerClient:
         """Was a container that has ended stopped through the engine, or by a shutdown of the engine? An engine that is
         still shutting down has that in its events. One that has restarted has lost them, but has recreated its default
         network, unless containers outlive it."""
-        if (self.call("GET", "/info") or {}).get("LiveRestoreEnabled"):
+        network = self._found("/networks/bridge") or {}
+        restarted = timestamp(network.get("Created") or "") > timestamp(started)
+        # Asked last, because an engine starts several processes to answer it.
+        if restarted and (self.call("GET", "/info") or {}).get("LiveRestoreEnabled"):
             restarted = False
-        else:
-            network = self._found("/networks/bridge") or {}
-            restarted = timestamp(network.get("Created") or "") > timestamp(started)
         filters = json.dumps({"container": [name], "event": ["kill"]})
         query = {"since": "%.6f" % timestamp(started), "until": "%.6f" % time.time(), "filters": filters}
         return restarted or any(True for _ in self.lines("GET", "/events", query, {}, lambda: None))

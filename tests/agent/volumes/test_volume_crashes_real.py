@@ -132,12 +132,13 @@ def in_child(act: Callable[[Callable[[bytes], object]], object], prepare: Callab
 
 
 def killed_at(touch: int) -> None:
-    """From now on this process is killed at so many touches of the machine."""
+    """From now on this process is killed at so many touches of the machine. What the kernel says of all its disks is
+    read in one go, and nothing is changed meanwhile."""
     left = touch
 
-    def on_event(event: str, _: tuple[Any, ...]) -> None:
+    def on_event(event: str, about: tuple[Any, ...]) -> None:
         nonlocal left
-        if event in TOUCHES:
+        if event in TOUCHES and not str(about[0]).startswith("/sys/block/"):
             left -= 1
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -131,7 +131,7 @@ def furnish(layer: Path) -> None:
     (units / "sockets.target.wants/docker.socket").symlink_to("/lib/systemd/system/docker.socket")
     write(units / "docker.service.d/host.conf", CGROUPS)
     write(layer / "etc/systemd/journald.conf.d/host.conf", "[Journal]\nStorage=persistent\nSystemMaxUse=16M\n")
-    write(layer / "usr/local/libexec/runc", runc_wrapper("/usr/bin/python3", WITHHELD), 0o755)
+    write(layer / "usr/local/libexec/runc", runc_wrapper(WITHHELD), 0o755)
     write(
         layer / "etc/docker/daemon.json",
         '{"runtimes": {"modest": {"path": "/usr/local/libexec/runc"}}, "default-runtime": "modest"}\n',

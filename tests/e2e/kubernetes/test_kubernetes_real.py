@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 CLUSTER = "type: fleet\nname: pods\nplacement: cluster\nnodes: 0..9\nbackends: [kubernetes]\n"
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -70,32 +69,29 @@ Listed = Callable[[], dict[str, list[dict[str, Any]]]]
 
 @pytest.fixture
 def listed(kubeconfig: dict[str, Any], place: Namespace) -> Listed:
-    """What the API server lists, pods, secrets and services, asked in its network."""
-    program = (
-        "pods = core.list_pod_for_all_namespaces(_preload_content=False).data;"
-        "secrets = core.list_secret_for_all_namespaces(_preload_content=False).data;"
-        "services = core.list_service_for_all_namespaces(_preload_content=False).data;"
-        "found = {'pods': pods, 'secrets': secrets, 'services': services};"
-        "print(json.dumps({name: json.loads(each)['items'] for name, each in found.items()}))"
-    )
+    """What the API server lists, pods, secrets and services."""
 
-    def ask() -> dict[str, list[dict[str, Any]]]:
-        found: dict[str, list[dict[str, Any]]] = json.loads(asked(place, kubeconfig, program))
-        return found
+    def ask(core: Any) -> dict[str, list[dict[str, Any]]]:
+        lists = {
+            "pods": core.list_pod_for_all_namespaces,
+            "secrets": core.list_secret_for_all_namespaces,
+            "services": core.list_service_for_all_namespaces,
+        }
+        return {name: json.loads(each(_preload_content=False).data)["items"] for name, each in lists.items()}
 
-    return ask
+    return lambda: asked(place, kubeconfig, ask)
 
 
-def asked(place: Namespace, kubeconfig: dict[str, Any], program: str) -> str:
-    """What a program prints that has the API server as `core`."""
-    begin = (
-        "import json, sys; from kubernetes import client, config;"
-        "core = client.CoreV1Api(config.new_client_from_config_dict(json.load(sys.stdin)));"
-    )
-    command = [*place.prefix, sys.executable, "-c", begin + program]
-    done = subprocess.run(command, input=json.dumps(kubeconfig), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def asked(place: Namespace, kubeconfig: dict[str, Any], question: Callable[[Any], T]) -> T:
+    """What the API server answers in its network."""
+
+    def there() -> T:
+        from kubernetes import client, config
+
+        with config.new_client_from_config_dict(kubeconfig) as api:
+            return question(client.CoreV1Api(api))
+
+    return place.within(there)
 
 
 def apply(server: Server, name: str, configuration: dict[str, Any]) -> None:
@@ -226,13 +222,12 @@ def test_a_service_in_pods_loses_no_request_when_one_is_evicted(
     server: Server, place: Namespace, kubeconfig: dict[str, Any], listed: Listed
 ) -> None:
     def evict(address: str) -> None:
-        program = (
-            "pods = core.list_pod_for_all_namespaces().items;"
-            f"(pod,) = (each for each in pods if each.status.pod_ip == {address!r});"
-            "name, namespace = pod.metadata.name, pod.metadata.namespace;"
-            "core.create_namespaced_pod_eviction(name, namespace, {'metadata': {'name': name}})"
-        )
-        asked(place, kubeconfig, program)
+        def ask(core: Any) -> None:
+            (pod,) = (each for each in core.list_pod_for_all_namespaces().items if each.status.pod_ip == address)
+            name, namespace = pod.metadata.name, pod.metadata.namespace
+            core.create_namespaced_pod_eviction(name, namespace, {"metadata": {"name": name}})
+
+        asked(place, kubeconfig, ask)
 
     site = Site(server, image=IMAGE, resources={**SMALL, "cpu": "1"})
     site.apply("1", 2)

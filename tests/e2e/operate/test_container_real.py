@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path
+from site import getsitepackages
 from typing import Any
 
 import pytest
@@ -60,14 +61,16 @@ def base_image(wheel: Path) -> Image:
 
     def make(root: Path) -> None:
         images._make_python(root)
-        (site,) = [path for path in root.glob("**/lib/python3.*") if (path / "os.py").exists()]
+        packages = root / getsitepackages([sys.base_prefix])[-1].lstrip("/")
+        for refusal in root.glob("**/EXTERNALLY-MANAGED"):  # of a distribution's Python, to its pip
+            refusal.unlink()
         programs = [Path(shutil.which(tool) or f"/bin/{tool}") for tool in ("mkdir", "chown", "rm")]
         for name in libraries:
             for file in distribution(name).files or ():
                 source = Path(str(file.locate()))
                 if ".." in file.parts or not source.is_file():
                     continue
-                place = site / "site-packages" / file
+                place = packages / file
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, place)  # what was compiled of it counts by its date
                 programs += [source] if ".so" in source.name else []
@@ -82,7 +85,7 @@ def base_image(wheel: Path) -> Image:
 
     plain, libraries = images.python_image(), sorted({"pip", "setuptools", *installed.brought(wheel, "server")})
     pinned = hashlib.sha256(" ".join(f"{name}=={distribution(name).version}" for name in libraries).encode())
-    archive = images._once(f"server-base-2-{plain.archive.stem}-{pinned.hexdigest()[:12]}", make)
+    archive = images._once(f"server-base-3-{plain.archive.stem}-{pinned.hexdigest()[:12]}", make)
     path = f"{sys.base_prefix}/bin:{plain.env['PATH']}"  # where pip puts programs
     return replace(plain, name=BASE, archive=archive, env={**plain.env, "PATH": path})
 
@@ -117,18 +120,18 @@ def test_it_keeps_its_data_and_its_jobs_over_a_restart_and_stops_cleanly(
     place.compose("up", "--detach")
     until("the server to be ready", lambda: ready(user))
     job = Counting(site, site.head, user, place.compose("exec", "-T", "dstack", "cat", "/data/admin.token").strip())
-    assert place.compose("exec", "-T", "dstack", "id", "-u").strip() == "10001"
-    place.compose("exec", "-T", "dstack", *health())
+    container = place.docker("ps", "--quiet", "--filter=label=com.docker.compose.project=team").strip()
+    assert place.docker("exec", container, "id", "-u").strip() == "10001"
+    place.docker("exec", container, *health())
     place.compose("restart")
     until("the server to be back", lambda: ready(user))
     job.goes_on()
     job.end()
     job.leave()
     place.compose("stop")
-    container = place.compose("ps", "--quiet").strip()
     state = json.loads(place.docker("inspect", "--format={{json .State}}", container))
     assert state["ExitCode"] == 0 and not state["OOMKilled"]
-    assert place.compose("logs").count('"The server has stopped"') == 2
+    assert place.docker("logs", container).count('"The server has stopped"') == 2
     place.compose("down", "--volumes")
 
 
