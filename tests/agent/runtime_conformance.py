@@ -25,6 +25,7 @@ from chalicelib.agent.kernel.task_runtime import TaskRuntime
 from chalicelib.agent.program import build
 from chalicelib.agent.program.roster import Roster
 from chalicelib.planning.jobs import command_lists
+from tests.agent.supervisors import ForkingRoster
 from tests.harness.conformance import Conformance
 
 PATIENCE = 120.0  # seconds: two busy cores are slow
@@ -48,7 +49,7 @@ class Workshop:
     def new_roster(self, users: str = "") -> Roster:
         """As a restarted agent would make it."""
         runtimes, program = {self.runtime.name: self.runtime}, lambda: build.unpack(str(self.data))
-        return Roster(str(self.data), runtimes, self.runtime.name, program, self.socket, users)
+        return ForkingRoster(str(self.data), runtimes, self.runtime.name, program, self.socket, users)
 
     def start(self, script: str, **spec: Any) -> str:
         task = str(uuid.uuid4())

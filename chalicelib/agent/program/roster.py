@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, cast
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, cast
 
 from ..kernel import interpreter
 from ..kernel.lazy import LazyModule
@@ -153,10 +153,13 @@ class Roster:
             if not os.path.exists(place) and not folder.request():
                 os.makedirs(folder.files, exist_ok=True)
                 fetch(url, place)
-        argv = [*interpreter.command(), self.program(), "supervise", folder.path]
         with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
-            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        self._launched.append((task, child))
+            self._launched.append((task, self.start(folder.path, log)))
+
+    def start(self, path: str, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+        """The supervisor of the task in this folder. What is returned exits as soon as it has forked."""
+        argv = [*interpreter.command(), self.program(), "supervise", path]
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def reap(self) -> None:
         """Reap the processes that started supervisors and exit as soon as they have forked. After `LAUNCHES` failures
