@@ -15,7 +15,7 @@ import pytest
 
 from tests.bench.measure import submit, task
 from tests.e2e.containers.cloud import ENGINE, SOLD
-from tests.e2e.containers.under_load import NAME, Site, no_request_fails
+from tests.e2e.containers.under_load import NAME, Site
 from tests.e2e.hosts.network import Namespace
 from tests.e2e.test_attach_real import DSTACK, Client, environment
 from tests.harness.carriers import architecture, carrier
@@ -219,16 +219,6 @@ def test_a_repository_needs_git_in_the_image(server: Server, docker_engine: Dock
     submission = found["latest_job_submission"]
     assert (found["status"], submission["termination_reason"]) == ("failed", "executor_error")
     assert "if the machine is a container, in the job's image" in submission["termination_reason_message"], submission
-    nothing_left(server, docker_engine)
-
-
-def test_a_service_in_containers_loses_no_request_when_one_is_killed_and_versions_change(
-    server: Server, docker_engine: DockerEngine
-) -> None:
-    site = Site(server, image=IMAGE, resources=resources())
-    no_request_fails(site, lambda name: docker_engine.api.call("POST", f"/containers/{name}/kill"))
-    server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
-    assert wait_for(server, NAME, "done", "failed", "terminated")["status"] == "terminated"
     nothing_left(server, docker_engine)
 
 

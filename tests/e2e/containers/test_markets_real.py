@@ -80,7 +80,7 @@ def test_services_lose_no_request_when_a_replica_is_killed_and_versions_change(
         docker_engine.api.call("POST", f"/containers/{name}/kill")
 
     with ThreadPoolExecutor(len(sites)) as pool:
-        for each in [pool.submit(no_request_fails, one, kill, callers=1) for one in sites]:
+        for each in [pool.submit(no_request_fails, one, kill) for one in sites]:
             each.result()
     server.call("/api/project/main/runs/stop", {"runs_names": [*KEYS], "abort": False})
     for kind in KEYS:

@@ -131,7 +131,7 @@ def test_it_keeps_its_data_and_its_jobs_over_a_restart_and_stops_cleanly(
     place.compose("stop")
     state = json.loads(place.docker("inspect", "--format={{json .State}}", container))
     assert state["ExitCode"] == 0 and not state["OOMKilled"]
-    assert place.docker("logs", container).count('"The server has stopped"') == 2
+    assert place.compose("logs").count('"The server has stopped"') == 2
     place.compose("down", "--volumes")
 
 
