@@ -133,7 +133,7 @@ check: $(VENV)/.dev .venvs/aws_lint/.installed .venvs/console_build/.installed #
 	@$(BIN)/python .ci/sizes.py
 	@$(BIN)/python .ci/aws_lint.py
 	@.venvs/console_build/node_modules/.bin/openapi-typescript chalicelib/api/openapi.json --output .venvs/console_build/contract.d.ts --default-non-nullable false >/dev/null
-	@.venvs/console_build/node_modules/.bin/tsc --project chalicelib/console
+	@node .venvs/console_build/node_modules/typescript7/bin/tsc --project chalicelib/console
 
 ledgers: $(VENV)/.dev ## the tests that compare the code with its lists: routes, fields, keys, statuses, roots; in seconds
 	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -p tests.harness.cores --cores auto

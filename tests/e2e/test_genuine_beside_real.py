@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.installed import install, pip, wheel
+from tests.harness.installed import environment, pip, wheel
 from tests.harness.server import ROOT, Server
 
 PEER = ROOT / ".venvs" / "peer"
@@ -59,8 +59,9 @@ def output(*command: str | Path, env: dict[str, str]) -> str:
 
 
 def test_both_work_and_it_is_said_which_is_which(peers_site: Path, genuine: Path, tmp_path: Path) -> None:
-    home, programs = tmp_path / "home", install(wheel(), tmp_path / "both")
-    (site,) = (tmp_path / "both").glob("lib/python*/site-packages")
+    home, both, programs = tmp_path / "home", tmp_path / "both", tmp_path / "both" / "bin"
+    site = environment(both)
+    pip(both, wheel())
     (site / "peer.pth").write_text(f"{peers_site}\n")
     home.mkdir()
     (home / "later.dstack.yml").write_text(LATER)
@@ -69,7 +70,7 @@ def test_both_work_and_it_is_said_which_is_which(peers_site: Path, genuine: Path
         server.start("-y")
         env = server.environment()
         output(programs / "dstack-serverless", "apply", "-f", "later.dstack.yml", "-y", "-d", env=env)
-        pip("--python", str(programs / "python"), "install", "--no-compile", "--force-reinstall", str(genuine))
+        pip(both, genuine)
         assert "later" in output(programs / "dstack-serverless", "ps", env=env)
         assert output(programs / "python", "-c", ASK, server.url, server.token, env=env) == "['later']\n"
         assert NOTE in output(programs / "dstack-serverless", "--version", env=env)
@@ -77,7 +78,7 @@ def test_both_work_and_it_is_said_which_is_which(peers_site: Path, genuine: Path
         script = output(programs / "dstack-serverless", "completion", "bash", env=env)
         assert script.rstrip().endswith(" dstack-serverless"), "it completes the name that it was called by"
         assert output(programs / "dstack-serverless", "--help", env=env).startswith("Usage: dstack-serverless ")
-        pip("--python", str(programs / "python"), "install", "--no-compile", "--force-reinstall", str(wheel()))
+        pip(both, wheel())
         assert "later" in output(programs / "dstack", "ps", env=env)
         assert NOTE in output(programs / "dstack", "--version", env=env)
     finally:

@@ -51,5 +51,5 @@ def installed(environment: Path, folder: Path) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
     (packages,) = environment.glob("lib/python*/site-packages")
     (site / "packages.pth").write_text(f"{packages}\n")
-    pip("--python", str(folder / "bin" / "python"), "install", "--no-compile", "--force-reinstall", str(wheel()))
+    pip(folder, wheel())
     return folder / "bin"

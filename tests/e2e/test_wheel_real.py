@@ -13,6 +13,7 @@ import json
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -26,7 +27,7 @@ import pytest
 
 from chalicelib.agent.program.build import build
 from cli.commands.server_packages import NEEDED
-from tests.harness import installed
+from tests.harness import forks, installed
 from tests.harness.installed import brought, build_wheel, direct, install, metadata, plain
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
@@ -71,15 +72,15 @@ def wheel() -> Path:
 
 
 @pytest.fixture(scope="module")
-def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of a fresh environment, with the wheel, and what it brings as a server and for programs."""
-    return install(wheel, tmp_path_factory.mktemp("fresh"), "server", "sdk")
+    return install(tmp_path_factory.mktemp("fresh"), "server", "sdk")
 
 
 @pytest.fixture(scope="module")
-def client(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same of a plain install."""
-    return install(wheel, tmp_path_factory.mktemp("client"))
+    return install(tmp_path_factory.mktemp("client"))
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +233,8 @@ def test_a_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path)
     make = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path]
     subprocess.run(make, cwd=ROOT, check=True, capture_output=True)
     (archive,) = tmp_path.glob("*.tar.gz")
-    again = build_wheel(tmp_path, archive)
+    shutil.unpack_archive(archive, tmp_path)
+    again = build_wheel(tmp_path, tmp_path / archive.name.removesuffix(".tar.gz"))
     assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
 
 
@@ -359,9 +361,9 @@ def test_a_client_alone_works_with_a_server_elsewhere(client: Path, tmp_path: Pa
     try:
         server.start("-y")
         for line in LINES:
-            command = [client / "dstack-serverless", *line.split()]
-            done = subprocess.run(command, cwd=home, env=server.environment(), capture_output=True, text=True)
-            assert done.returncode == 0 and "Traceback" not in done.stderr, f"{line}:\n{done.stdout}{done.stderr}"
+            place = forks.Place(client / "dstack-serverless")
+            status, said = forks.run(line.split(), home, server.environment(), place, seconds=int(PATIENCE))
+            assert status == 0 and "Traceback" not in said, f"{line}:\n{said}"
     finally:
         server.close()
 

@@ -31,6 +31,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,11 +71,13 @@ LATER = (  # what a server imports once it starts
 
 
 def imported() -> None:
-    for name in ("chalicelib.runtime.serve", *LATER):
-        module(name)
     commands = module("cli.commands")
     for each in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}."):
         importlib.import_module(each.name)
+    if find_spec("uvicorn") is None:
+        return  # a client alone
+    for name in ("chalicelib.runtime.serve", *LATER):
+        module(name)
     module("chalicelib.api.routes").load_handlers()
     module("chalicelib.agent.program.build").build()
 

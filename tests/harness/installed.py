@@ -1,4 +1,4 @@
-"""The program as pip installs it: the wheel alone, where nothing else of ours is to be found.
+"""The program as pip or uv installs it: the wheel alone, where nothing else of ours is to be found.
 
 Its dependencies are those of this environment, by links, and only the ones that the chosen extras bring: what needs
 another fails here. Nothing is fetched.
@@ -10,12 +10,13 @@ import contextlib
 import fcntl
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import venv
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from email.message import Message
 from email.parser import Parser
 from functools import cache
@@ -26,18 +27,21 @@ from packaging.requirements import Requirement
 
 from tests.harness.server import ROOT
 
-NAME = "dstack-serverless"
+NAME, PACKAGE = "dstack-serverless", "dstack_serverless"
+SCRIPTS = ("dstack", "dstack-serverless")
 PACKAGED = (".ci/wheel.py", "chalicelib", "cli", "dstack_serverless", "pyproject.toml", "README.md", "LICENSE")
 
 
 @cache
 def program() -> Path:
-    """`dstack` with its server, installed once for what is in the checkout now."""
+    """`dstack` with its server, installed and compiled once for what is in the checkout now."""
     folder, built = Path(tempfile.gettempdir()) / f"dstack-installed-{_digest()}", wheel()
     with _alone(folder.with_suffix(".lock")):
         found = folder / "bin" / "dstack"
         if not found.exists():
-            install(built, folder, "server", options=())
+            site = environment(folder, "server")
+            pip(folder, built)
+            subprocess.run([folder / "bin" / "python", "-m", "compileall", "-q", site / PACKAGE], check=True)
     return found
 
 
@@ -55,27 +59,52 @@ def wheel() -> Path:
 
 
 def build_wheel(out: Path, source: Path) -> Path:
-    pip("wheel", "--no-build-isolation", "--wheel-dir", str(out), str(source))
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
     return built
 
 
-def install(wheel: Path, folder: Path, *extras: str, options: Sequence[str] = ("--no-compile",)) -> Path:
-    """The folder of programs of a new environment. For a few commands it isn't worth compiling everything."""
-    venv.create(folder, symlinks=True, clear=True)
-    pip("--python", str(folder / "bin" / "python"), "install", *options, str(wheel))
+def install(folder: Path, *extras: str) -> Path:
+    """The folder of programs of a new environment with the program and what these extras bring. By links, too, to what
+    `program` installed: so nothing is compiled again."""
+    site, whole = environment(folder, *extras), program().parents[1]
+    for part in _site(whole).glob(f"{PACKAGE}*"):
+        (site / part.name).symlink_to(part)
+    for name in SCRIPTS:
+        text = (whole / "bin" / name).read_text()
+        (folder / "bin" / name).write_text(text.replace(str(whole), str(folder)))
+        (folder / "bin" / name).chmod(0o755)
+    return folder / "bin"
+
+
+def _site(folder: Path) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
-    for name in brought(wheel, *extras):
+    return site
+
+
+def environment(folder: Path, *extras: str) -> Path:
+    """A new one with all that the program and these extras bring, but for the program. Returns where packages are."""
+    venv.create(folder, symlinks=True, clear=True)
+    site = _site(folder)
+    for name in brought(wheel(), *extras):
         found = distribution(name)
         for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
             if not (site / top).is_symlink():  # several have a part of the package `google`
                 (site / top).symlink_to(Path(str(found.locate_file(top))))
-    return folder / "bin"
+    return site
 
 
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
-    done = subprocess.run([*command, "--no-deps", "--no-index"], capture_output=True, text=True)
+def pip(folder: Path, wheel: Path) -> None:
+    """Install it into an environment, with whatever does so here (`.ci/venv.py`)."""
+    python, ours = str(folder / "bin" / "python"), ROOT / ".venvs" / "uv" / "bin" / "uv"
+    if uv := shutil.which("uv") or (ours.exists() and str(ours)):
+        command = [uv, "pip", "install", "--python", python, "--offline", "--no-cache"]
+    else:
+        command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile"]
+    command += ["--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

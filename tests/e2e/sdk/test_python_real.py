@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.installed import install, wheel
+from tests.harness.installed import install, program
 from tests.harness.server import PATIENCE, ROOT, Server
 
 GUIDE = ROOT / "docs" / "guides" / "python-sdk.md"
@@ -46,7 +46,7 @@ async def do_too(client: AsyncClient) -> str:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(wheel(), tmp_path_factory.mktemp("fresh"), "server", "sdk")
+    return install(tmp_path_factory.mktemp("fresh"), "sdk")
 
 
 def test_a_type_checker_finds_what_is_wrong_in_a_program(programs: Path, tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ def test_a_type_checker_finds_what_is_wrong_in_a_program(programs: Path, tmp_pat
 def test_the_guide_prints_what_it_shows(programs: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    server = Server(home, env={"DSTACK_AGENT_RUNTIME": "process"}, command=(str(programs / "dstack"),))
+    server = Server(home, env={"DSTACK_AGENT_RUNTIME": "process"}, command=(str(program()),))
     blocks = BLOCK.findall(GUIDE.read_text(encoding="utf-8"))
-    program = home / "program.py"
-    program.write_text("".join(f"{code}print({END!r})\n" for code, _ in blocks))
+    script = home / "program.py"
+    script.write_text("".join(f"{code}print({END!r})\n" for code, _ in blocks))
     with contextlib.closing(server):
         server.start()
-        command = [str(programs / "python"), "-P", str(program)]
+        command = [str(programs / "python"), "-P", str(script)]
         done = subprocess.run(
             command, cwd=home, env=server.environment(), capture_output=True, text=True, timeout=5 * PATIENCE
         )

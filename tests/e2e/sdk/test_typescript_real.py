@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -53,8 +52,7 @@ def test_the_guide_prints_what_it_shows(folder: Path, tmp_path: Path) -> None:
     (packed,) = tmp_path.glob("*.tgz")
     modules = tmp_path / "node_modules"
     modules.mkdir()
-    with tarfile.open(packed) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(packed, tmp_path, "gztar")
     (tmp_path / "package").rename(modules / "dstack-serverless")
     for needed in ("openapi-fetch", "openapi-typescript-helpers", "@types", "undici-types"):
         (modules / needed).symlink_to(TOOLS / needed)
@@ -62,7 +60,7 @@ def test_the_guide_prints_what_it_shows(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"type": "module"}')
     program = "".join(f'{code}console.log("{END}");\n' for code, _ in blocks)
     (tmp_path / "program.ts").write_text(program)
-    run(tmp_path, str(TOOLS / ".bin" / "tsc"), *OPTIONS, "program.ts")
+    run(tmp_path, "node", str(TOOLS / "typescript7" / "bin" / "tsc"), *OPTIONS, "program.ts")
     home = tmp_path / "home"
     home.mkdir()
     with contextlib.closing(Server(home, env={"DSTACK_AGENT_RUNTIME": "process"})) as server:
