@@ -38,7 +38,9 @@ class SessionConformance(Conformance):
         return Ssh(workshop, task, key)
 
     def test_a_session_is_in_the_job(self, workshop: Workshop, tmp_path: Path) -> None:
-        """Its user, by number and name, its folder and variables; output, errors and exit status; input to its end."""
+        """Its user, by number and name, its folder and variables; output, errors and exit status; input to its end. The
+        client's language is passed on, but no file for all of it: a path in LC_ALL would have what is still root load a
+        locale that the job made."""
         (tmp_path / "work").mkdir(mode=0o777)
         (tmp_path / "work").chmod(0o777)
         ssh = self.login(workshop, tmp_path, f"id -u; id -un; pwd; {HOLD}", env={"COLOUR": "blue green"})
@@ -48,16 +50,10 @@ class SessionConformance(Conformance):
         done = ssh.run("cat; echo wrong >&2; exit 7", stdin=b"\x00bytes\xff\n" * 100_000)
         assert (done.returncode, done.stderr) == (7, b"wrong\n") and done.stdout == b"\x00bytes\xff\n" * 100_000
         assert ssh.run("kill -KILL $$").returncode not in (0, 255)
-        place = Path(workshop.roster.folder(ssh.task).path) / "ssh"
-        assert place.stat().st_mode & 0o7777 == 0o700, "the server's keys are its own"
-
-    def test_the_clients_language_is_passed_on_but_no_file_for_all_of_it(
-        self, workshop: Workshop, tmp_path: Path
-    ) -> None:
-        """A path in LC_ALL would have what is still root load a locale that the job made."""
-        ssh = self.login(workshop, tmp_path)
         options = ("-o", f"SetEnv=LC_ALL={tmp_path} LC_TIME=C.UTF-8 LANG=C SECRET=no")
         assert ssh.output("echo $LC_TIME,$LANG,$LC_ALL,$SECRET", options=options) == "C.UTF-8,C,,\n"
+        place = Path(workshop.roster.folder(ssh.task).path) / "ssh"
+        assert place.stat().st_mode & 0o7777 == 0o700, "the server's keys are its own"
 
     def test_a_terminal(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)
@@ -182,19 +178,17 @@ class SessionConformance(Conformance):
         workshop.until(lambda: workshop.state(ssh.task)["connections"] == 0, ssh.task)
         assert workshop.state(ssh.task)["idle_since"] > before
 
-    def test_sessions_that_ended_leave_nothing_with_the_server(self, workshop: Workshop, tmp_path: Path) -> None:
-        """It lives as long as the job, which may take very many."""
+    def test_sessions_that_ended_leave_nothing_with_the_server_which_needs_no_agent(
+        self, workshop: Workshop, tmp_path: Path
+    ) -> None:
+        """It lives as long as the job, which may take very many. There is no agent here at all, so nothing to kill:
+        what serves isn't below this process."""
         ssh = self.login(workshop, tmp_path)
         for _ in range(3):
             assert ssh.output("echo here") == "here\n"
         server = server_of(workshop, ssh.task)
+        assert server not in descendants(os.getpid())
         workshop.until(lambda: not children(server), ssh.task)
-
-    def test_a_session_outlives_the_agent_and_the_server_goes_on(self, workshop: Workshop, tmp_path: Path) -> None:
-        """There is no agent here at all, so nothing to kill: what serves isn't below this process."""
-        ssh = self.login(workshop, tmp_path)
-        assert ssh.output("echo here") == "here\n"
-        assert server_of(workshop, ssh.task) not in descendants(os.getpid())
 
     def test_the_end_of_the_job_is_the_end_of_its_sessions(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from tests.harness.server import ROOT
 from tests.harness.spread import APART, LONGEST, TOGETHER, group, in_turn, turn, waits
 
-SHARED = {"engine": "harness.docker", "emulator": "emulators"}
+SHARED = {"harness.docker": ("engine", "engine of runs"), "emulators": ("emulator",)}
 
 
 def test_what_is_named_is_there() -> None:
@@ -21,7 +21,7 @@ def test_what_is_named_is_there() -> None:
 def test_a_file_stays_whole_and_one_engine_serves_all_who_need_it() -> None:
     assert group("tests/api/test_app.py::test_a[x::y]") == group("tests/api/test_app.py::test_b")
     assert group("tests/agent/runtimes/test_docker_real.py::TestA::test_b") == group(
-        "tests/e2e/test_docker_real.py::test_c"
+        "tests/agent/sessions/test_container_sessions_real.py::test_c"
     )
     assert group("tests/simulation/test_a.py::test_b[1]") != group("tests/simulation/test_a.py::test_b[2]")
 
@@ -54,8 +54,8 @@ def test_what_drives_something_real_waits() -> None:
 def test_every_file_that_takes_an_engine_or_the_emulator_shares_it() -> None:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         file, text = str(path.relative_to(ROOT)), path.read_text()
-        wanted = [name for name, package in SHARED.items() if f"from tests.{package}" in text]
-        assert wanted in ([], [TOGETHER.get(file)]), file
+        for package, groups in SHARED.items():
+            assert f"from tests.{package}" not in text or TOGETHER.get(file) in groups, file
 
 
 def test_groups_are_whole_and_the_longest_come_first() -> None:

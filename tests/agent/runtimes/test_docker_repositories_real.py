@@ -18,6 +18,7 @@ from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, 
 from tests.agent.runtimes.test_repositories_real import nothing_secret_is_left, repo, stuck_once
 from tests.harness.docker import DockerEngine
 from tests.harness.images import BUSYBOX
+from tests.harness.server import until
 from tests.wire.far import TOKEN
 
 
@@ -145,4 +146,5 @@ def test_a_killed_supervisor_leaves_no_credentials_behind(
     kill_supervisor(workshop, task)
     assert Path(outside(task)).exists()
     workshop.roster.remove(task)
-    assert not Path(outside(task)).exists() and not sleepers("8644")
+    assert not Path(outside(task)).exists()
+    until("what was killed to go", lambda: not sleepers("8644"))
