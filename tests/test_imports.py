@@ -23,12 +23,22 @@ def sources() -> dict[str, str]:
 
 def imports(module: str, text: str) -> Iterator[tuple[str, str]]:
     """Each `from A import B` as (A, B), and each `import A` as (A, ""). Wherever it stands."""
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             named = resolve_name("." * node.level + (node.module or ""), module.rpartition(".")[0])
             yield from ((named, alias.name) for alias in node.names)
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Those that stand in others, too. Of all nodes of the tree they are a tenth."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, part, ())
 
 
 def graph(modules: Mapping[str, str]) -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from jsonschema import Draft202012Validator
 
-from docs.openapi.document import DOCUMENT, document, text
+from docs.openapi.document import DOCUMENT, text
 from docs.openapi.examples import RECORDED
 from tests.contract.scenario import recorded
 from tests.harness import golden
@@ -29,7 +29,7 @@ def test_the_document_is_up_to_date() -> None:
 
 
 def operations() -> dict[str, Any]:
-    paths = document()["paths"].values()
+    paths = orjson.loads(DOCUMENT.read_bytes())["paths"].values()
     found = [operation for path in paths for operation in path.values()]
     assert len({operation["operationId"] for operation in found}) == len(found), "generated clients are made of these"
     return {operation["operationId"]: operation for operation in found}

@@ -16,6 +16,7 @@ _IMPORT = re.compile(
 )
 
 
+@functools.cache
 def imported(root: Path, path: str) -> dict[str, int]:
     """The files below `root` that `path` imports, each with how many imports away it is. What pytest gives to a test
     file counts as its own: the `conftest.py` of its folders."""
