@@ -139,21 +139,32 @@ class Place:
     def job(self, found: Checkout) -> Path:
         """What a job gets."""
         (self.folder / "patch").write_bytes(found.patch)
-        apply = "git apply --whitespace=nowarn ../patch" if found.patch else "true"
+        job = self.folder / "job"
+        if (self.folder / found.commit).exists():
+            shutil.copytree(self.folder / found.commit, job, symlinks=True)
+        else:
+            self.clone(found.commit, job)
+        if found.patch:
+            self.sh("git apply --whitespace=nowarn ../patch", job, GIT_CONFIG_GLOBAL="/dev/null")
+        return job
+
+    def clone(self, commit: str, job: Path) -> None:
+        """A clone of what was pushed, with its submodules, as of this commit."""
         self.sh(
-            f"git clone -q app.git job; cd job; git reset -q --hard {found.commit}; [ ! -e .gitmodules ] || "
-            f"git submodule --quiet update --init --recursive; {apply}",
+            f"git clone -q app.git {job}; cd {job}; git reset -q --hard {commit}; [ ! -e .gitmodules ] || "
+            "git submodule --quiet update --init --recursive",
             self.folder,
             GIT_CONFIG_GLOBAL="/dev/null",
             GIT_ALLOW_PROTOCOL="file",
         )
-        return self.folder / "job"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = Place(tmp_path_factory.mktemp("made"))
     place.sh(BASE, place.folder)
+    commit = place.sh("git rev-parse HEAD").strip()
+    place.clone(commit, place.folder / commit)  # what every job gets whose user has pushed nothing since
     return place.folder
 
 

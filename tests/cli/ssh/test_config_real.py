@@ -170,6 +170,11 @@ User ann
 UserKnownHostsFile /dev/null
 VerifyHostKeyDNS yes
 """.strip().splitlines()
+# Those whose effect others hide.
+ALONE = ("ForkAfterAuthentication yes", "ProxyJump bastion", "Tunnel yes")
+TOGETHER = [line for line in TRAPS_OF_ONE_LINE if line not in ALONE]
+DEFAULTS = {"serveraliveinterval", "stricthostkeychecking"}  # which some systems have otherwise for all users
+OTHER_NAMES = {"pubkeyacceptedkeytypes"}
 OF_NO_USE = {"controlpersist", "hostbasedacceptedalgorithms"}  # without what they are about
 SOCKETS, PROXIES = {"bindaddress"}, {"proxyjump", "proxycommand"}  # SSH opens none where a proxy does
 ALLOWED = {"train_jump_host": {"identitiesonly"}}  # whose users may have other keys for it
@@ -185,6 +190,24 @@ LAYOUTS = {
 }
 
 
+def changed(right: dict[str, str], found: dict[str, str]) -> set[str]:
+    return {key for key in {*found, *right} if found.get(key) != right.get(key)}
+
+
+def test_what_one_of_these_lines_changes_all_together_change_too(home: Home) -> None:
+    """So that they need no try of their own against ours: none hides what another does."""
+
+    def read(*lines: str) -> set[str]:
+        home.own.write_text("\n".join(lines))
+        return changed(without, home.settings_of("example"))
+
+    home.own.write_text("")
+    without = home.settings_of("example")
+    together = read(*TOGETHER)
+    assert {line: hidden for line in TOGETHER if (hidden := read(line) - together)} == {}
+    assert {line.partition(" ")[0].lower() for line in TOGETHER} - together == DEFAULTS | OTHER_NAMES
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("form", ["Host *\n    {}\n", "Match all\n    {}\n", "{}\n", "Match final all\n    {}\n"])
 def test_no_line_of_the_users_changes_the_way_to_a_job(tmp_path: Path, form: str, layout: str) -> None:
@@ -193,15 +216,14 @@ def test_no_line_of_the_users_changes_the_way_to_a_job(tmp_path: Path, form: str
     home.attach(LAYOUTS[layout])
     config, names = home.own.read_text(), ("train", *LAYOUTS[layout].names)
     right = {name: home.settings_of(name) for name in names}
-    wrong = []
-    for line in TRAPS_OF_ONE_LINE:
-        home.own.write_text(config + form.format(line))
+    wrong = {}
+    for lines in ("\n    ".join(TOGETHER), *ALONE):
+        home.own.write_text(config + form.format(lines))
         for name in names:
-            found = home.settings_of(name)
-            changed = {key for key in {*found, *right[name]} if found.get(key) != right[name].get(key)} - OF_NO_USE
-            if changed - ALLOWED.get(name, set()) - (SOCKETS if right[name].keys() & PROXIES else set()):
-                wrong.append((name, line))
-    assert wrong == []
+            found = changed(right[name], home.settings_of(name)) - OF_NO_USE - ALLOWED.get(name, set())
+            if found - (SOCKETS if right[name].keys() & PROXIES else set()):
+                wrong[name, lines] = found
+    assert wrong == {}
 
 
 def test_what_is_a_matter_of_taste_stays_the_users(tmp_path: Path) -> None:
