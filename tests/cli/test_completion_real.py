@@ -18,13 +18,15 @@ from tests.harness.debian import NotHere, install
 from tests.harness.server import PATIENCE, ROOT, until
 
 COMPLETION_SCRIPTS = {  # a shell's way to say what it would offer, without anybody at the keyboard
-    "bash": """
-source <(dstack completion bash)
-COMP_LINE={line!r}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_POINT=${{#COMP_LINE}}
+    "bash": (
+        "source <(dstack completion bash)",
+        """
+COMPREPLY=(); COMP_LINE={line!r}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_POINT=${{#COMP_LINE}}
 _dstack_completion dstack
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """,
-    "fish": "dstack completion fish | source; complete -C {line!r}",
+    ),
+    "fish": ("dstack completion fish | source", "complete -C {line!r}"),
 }
 EXPECTED = [
     ("dstack att", ["attach"], ["apply"]),
@@ -64,12 +66,11 @@ def program(shell: str) -> str:
 
 
 @pytest.mark.parametrize("shell", COMPLETION_SCRIPTS)
-@pytest.mark.parametrize(("line", "offered", "not_offered"), EXPECTED)
-def test_what_a_shell_offers(
-    environment: dict[str, str], shell: str, line: str, offered: list[str], not_offered: list[str]
-) -> None:
+def test_what_a_shell_offers(environment: dict[str, str], shell: str) -> None:
+    load, offer = COMPLETION_SCRIPTS[shell]
+    tabs = [offer.format(line=line) for line, *_ in EXPECTED]
     done = subprocess.run(
-        [program(shell), "-c", COMPLETION_SCRIPTS[shell].format(line=line)],
+        [program(shell), "-c", "\necho ====\n".join([load, *tabs])],
         env=environment,
         cwd=environment["HOME"],
         capture_output=True,
@@ -77,9 +78,12 @@ def test_what_a_shell_offers(
         timeout=PATIENCE,
         check=False,
     )
-    completions = [text.split("\t", maxsplit=1)[0].strip() for text in done.stdout.splitlines()]
     assert done.returncode == 0 and not done.stderr, done
-    assert set(offered) <= set(completions) and not set(not_offered) & set(completions), done.stdout
+    before, *shown = done.stdout.split("====\n")
+    assert not before
+    for (line, offered, not_offered), text in zip(EXPECTED, shown, strict=True):
+        completions = {each.split("\t", maxsplit=1)[0].strip() for each in text.splitlines()}
+        assert set(offered) <= completions and not set(not_offered) & completions, (line, text)
 
 
 @pytest.mark.parametrize("loaded", ["source", "fpath"])

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cli.connection.config import ProjectEntry, config_path, load_projects, save_projects
 from tests.cli.conftest import Dstack
+from tests.harness import forks
 from tests.harness.server import PATIENCE, ROOT
 
 
 def start(home: Path, *flags: str, given: str = "") -> tuple[list[str], str]:
-    """What a server says until it is up, on both its outputs. One that doesn't end shows where its threads are."""
+    """What a server says until it is up, on both its outputs."""
     home.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "cli.main", "server", "--port", "0", "--no-local-fleet", *flags]
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
-    env |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        assert process.stdin and process.stdout and process.stderr
-        process.stdin.write(given)
-        process.stdin.close()
-        process.stdin = None  # `communicate` leaves it alone
+    words = ["server", "--port", "0", "--no-local-fleet", *flags]
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    with (home / "typed").open("w+") as typed, (home / "errors").open("w+") as errors:
+        typed.write(given)
+        typed.seek(0)
+        process = forks.fork(words, ROOT, env, typed=typed, errors=errors)
         lines: list[str] = []
-        while not any("config.yml" in line for line in lines):
-            line = process.stdout.readline()
-            assert line, process.stderr.read()
-            lines.append(line)
-        process.terminate()
-        try:
-            return lines, process.communicate(timeout=PATIENCE)[1]
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)
-            raise AssertionError(f"it doesn't end on SIGTERM:\n{process.communicate()[1]}") from None
+        with process.stdout as said:
+            while not any("config.yml" in line for line in lines):
+                line = said.readline()
+                assert line, (home / "errors").read_text()
+                lines.append(line)
+            process.terminate()
+            said.read()
+        process.wait(PATIENCE)
+    return lines, (home / "errors").read_text()
 
 
 def test_a_token_from_standard_input(tmp_path: Path) -> None:

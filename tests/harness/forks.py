@@ -115,11 +115,20 @@ HERE = Place()
 
 
 def fork(
-    argv: list[str], cwd: Path, env: Mapping[str, str], place: Place = HERE, *, session: bool = False, seconds: int = 0
+    argv: list[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    place: Place = HERE,
+    *,
+    typed: IO[str] | None = None,
+    errors: IO[str] | None = None,
+    session: bool = False,
+    seconds: int = 0,
 ) -> Fork:
-    """`dstack` with these arguments; its output and its errors in one pipe. `seconds`: until a signal ends it."""
+    """`dstack` with these arguments; its output in a pipe, and its errors, too, unless `errors` gets them. `typed`: its
+    standard input. `seconds`: until a signal ends it."""
     with Path(os.devnull).open("rb") as nothing:
-        return _forked(argv, cwd, env, place, nothing, None, session, seconds)
+        return _forked(argv, cwd, env, place, typed or nothing, errors, session, seconds)
 
 
 def run(
