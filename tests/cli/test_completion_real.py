@@ -21,7 +21,8 @@ COMPLETION_SCRIPTS = {  # a shell's way to say what it would offer, without anyb
     "bash": (
         "source <(dstack completion bash)",
         """
-COMPREPLY=(); COMP_LINE={line!r}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_POINT=${{#COMP_LINE}}
+COMPREPLY=()
+COMP_LINE={line!r}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_POINT=${{#COMP_LINE}}
 _dstack_completion dstack
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """,
