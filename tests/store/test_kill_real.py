@@ -19,21 +19,33 @@ from chalicelib.store.port import Store
 from chalicelib.store.sqlite import SqliteStore
 from tests.emulators.ministack import Emulator
 
+KILLS = 6
 PARTS = 4  # records of a commit, beside its lane's counter
 
 WRITER = f"""
 import os, sys
-from chalicelib.store.dynamo import DynamoStore
 from chalicelib.domain.keys import Due, Key
 from chalicelib.store.port import Put, Record
-from chalicelib.store.sqlite import SqliteStore
 
 kind, where, lane, *more = sys.argv[1:]
-for other in more:  # a process each, which imports nothing anew
+if kind == "sqlite":
+    from chalicelib.store.sqlite import SqliteStore as Store
+else:
+    from chalicelib.store.dynamo import DynamoStore as Store
+for sink in sys.stdin:  # a turn of new processes, which import nothing anew
+    if os.fork() == 0:
+        break
+    os.wait()
+else:
+    sys.exit()
+os.setsid()
+output = os.open(sink.rstrip(), os.O_WRONLY)
+os.write(output, f"{{os.getpid()}}\\n".encode())
+for other in more:  # a process each
     if os.fork() == 0:
         lane = other
         break
-store = SqliteStore(where) if kind == "sqlite" else DynamoStore(where)
+store = Store(where)
 counter = Key("counter/" + lane, "status")
 while True:
     found = store.get(counter)
@@ -44,39 +56,47 @@ while True:
         key = Key("commit/" + name, str(part))
         changes.append(Put(Record(key, 1, b"y" * 50, ("all", name), due=Due("run", "run/" + name, n)), 0))
     store.commit(changes)
-    os.write(1, (name + "\\n").encode())
+    os.write(output, (name + "\\n").encode())
 """
 
 
 class Trial:
     """Writers, each in its own lane, that are killed all at once, and what the store must have afterwards."""
 
-    def __init__(self, kind: str, where: str, lanes: int, total: int = 10_000) -> None:
-        self.kind, self.where, self.total = kind, where, total  # so many acknowledged commits in all
+    def __init__(self, kind: str, where: str, folder: Path, lanes: int, total: int) -> None:
+        self.total = total  # so many acknowledged commits in all
         self.lanes = [str(lane) for lane in range(lanes)]
         self.acknowledged = 0
         self._last = dict.fromkeys(self.lanes, -1)  # the number of each lane's last acknowledged commit
         self._begun: dict[str, int] = {}
         self._checked = dict.fromkeys(self.lanes, 0)
+        self._sink = folder / "sink"
+        os.mkfifo(self._sink)
+        command = [sys.executable, "-c", WRITER, kind, where, *self.lanes]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        self._origin = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment)
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._origin.communicate()
 
     def kill_after(self, commits: int) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        source, sink = os.pipe()
-        command = [sys.executable, "-c", WRITER, self.kind, self.where, *self.lanes]
-        writers = subprocess.Popen(command, stdout=sink, env=environment, start_new_session=True)
-        os.close(sink)
-        with os.fdopen(source) as output:
+        assert self._origin.stdin is not None
+        print(self._sink, file=self._origin.stdin, flush=True)
+        with self._sink.open() as output:
+            group = int(output.readline())
             for number, line in enumerate(output, 1):
                 self._acknowledge(line)
                 if number == commits:
                     break
             else:
                 raise AssertionError("the writers ended by themselves")
-            os.killpg(writers.pid, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
             for line in output:  # until all of them have ended
                 if line.endswith("\n"):
                     self._acknowledge(line)
-        writers.wait()
 
     def _acknowledge(self, line: str) -> None:
         lane, _, number = line.strip().partition("/")
@@ -123,11 +143,12 @@ def _count(store: Store, lane: str) -> int:
     return 0 if counter is None else counter.version
 
 
-def test_sqlite_keeps_ten_thousand_acknowledged_commits(tmp_path: Path) -> None:
+def test_sqlite_keeps_all_acknowledged_commits(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    trial, store = Trial("sqlite", str(path), 1), SqliteStore(path)
-    trial.run(store, 6)
-    store.close()
+    with Trial("sqlite", str(path), tmp_path, 1, total=2_000) as trial:
+        store = SqliteStore(path)
+        trial.run(store, KILLS)
+        store.close()
     # The last one to close folds the log into the file; a fresh process reads the same.
     again = SqliteStore(path)
     trial.check_table(again)
@@ -137,14 +158,15 @@ def test_sqlite_keeps_ten_thousand_acknowledged_commits(tmp_path: Path) -> None:
 
 def test_sqlite_recovers_when_nobody_else_had_the_file_open(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    trial = Trial("sqlite", str(path), 1)
-    for commits in (1, 40, 300):
-        trial.kill_after(commits)
-        store = SqliteStore(path)
-        trial.check_table(store)
-        trial.check_index(store)
-        store.close()
+    with Trial("sqlite", str(path), tmp_path, 1, total=341) as trial:
+        for commits in (1, 40, 300):
+            trial.kill_after(commits)
+            store = SqliteStore(path)
+            trial.check_table(store)
+            trial.check_index(store)
+            store.close()
 
 
-def test_dynamo_keeps_what_killed_clients_had_acknowledged(aws: Emulator, table: str) -> None:
-    Trial("dynamo", table, 4, total=1_500).run(DynamoStore(table), 6)
+def test_dynamo_keeps_what_killed_clients_had_acknowledged(aws: Emulator, table: str, tmp_path: Path) -> None:
+    with Trial("dynamo", table, tmp_path, 4, total=600) as trial:
+        trial.run(DynamoStore(table), KILLS)
