@@ -1,4 +1,5 @@
 """In every Python of the emulator: what functions consist of, and are compiled to, is kept beside this run's files.
+The emulator itself is compiled once, as any program.
 
 The emulator unzips a function's code anew for each process of it: up to 200 MB and 8,000 files. Here they share what is
 unzipped once. Python finds no bytecode beside sources that have none in the zip, and half of what a start takes would
@@ -64,5 +65,6 @@ def share_code() -> None:
 
 if sys.orig_argv[-1] == "ministack.app:app":
     share_code()
-sys.dont_write_bytecode = True
-SourceFileLoader.source_to_code = compiled  # type: ignore[method-assign,assignment]
+else:
+    sys.dont_write_bytecode = True
+    SourceFileLoader.source_to_code = compiled  # type: ignore[method-assign,assignment]
