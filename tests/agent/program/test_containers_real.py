@@ -20,7 +20,7 @@ from tests.harness.images import applets_image, debian_image, distroless_image, 
 
 pytestmark = pytest.mark.slow
 
-JOB = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"; exit 7'
+JOB = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"'
 
 
 @pytest.fixture
@@ -28,13 +28,7 @@ def provider(docker_engine: DockerEngine) -> Iterator[Provider]:
     yield from selling(docker_engine)
 
 
-SHELL = ["/bin/sh", "-c", JOB]
-
-
-def test_an_image_of_busybox_alone(provider: Provider) -> None:
-    name = provider.sell(applets_image())
-    assert provider.runs(name, SHELL) == "/work 0 <its own> <said> <>\r\n"
-    assert provider.plane.facts["runtimes"] == ["inside"]
+SHELL = ["/bin/sh", "-c", f"{JOB}; exit 7"]
 
 
 def test_an_image_whose_only_libc_is_musl(provider: Provider) -> None:
@@ -123,12 +117,14 @@ def test_its_limits_and_cards_are_the_machines_and_a_signal_that_ends_the_job_sh
     assert provider.ended(name) == 137
 
 
-def test_a_job_is_stopped_and_its_container_ends(provider: Provider) -> None:
+def test_a_job_in_an_image_of_busybox_alone_is_stopped_and_its_container_ends(provider: Provider) -> None:
     name = provider.sell(applets_image())
     task = str(uuid.uuid4())
-    script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 1; done"
-    provider.plane.want(task, "run", spec={"id": task, "commands": ["/bin/sh", "-c", script], "env": {}})
-    provider.plane.until(lambda: b"up" in provider.plane.logs.get(task, b""))
+    script = f"trap 'echo bye; exit 3' TERM; {JOB}; echo up; while :; do sleep 1; done"
+    spec = {"id": task, "commands": ["/bin/sh", "-c", script], "env": {"OURS": "said"}}
+    provider.plane.want(task, "run", spec=spec)
+    provider.plane.until(lambda: b"/work 0 <its own> <said> <>\r\nup" in provider.plane.logs.get(task, b""))
+    assert provider.plane.facts["runtimes"] == ["inside"]
     usage = provider.plane.until(lambda: provider.plane.metrics)
     assert usage[0]["task"] == task and usage[0]["memory_usage_bytes"] > 0
     provider.plane.want(task, "stop", grace=60)

@@ -13,7 +13,7 @@ from tests.agent.runtime_conformance import Workshop
 from tests.harness import registry
 from tests.harness.docker import DockerEngine, or_skipped
 
-DISK_MIB = 48
+DISK_MIB = 24
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def used(engine: DockerEngine) -> int:
     return (disk.f_blocks - disk.f_bfree) * disk.f_frsize >> 20
 
 
-@pytest.mark.parametrize("mib", [30, 100], ids=["while it is unpacked", "while it is downloaded"])
+@pytest.mark.parametrize("mib", [15, 40], ids=["while it is unpacked", "while it is downloaded"])
 def test_a_full_disk_ends_the_job_and_is_cleared(tmp_path: Path, small_engine: DockerEngine, mib: int) -> None:
     workshop = Workshop(tmp_path, DockerRuntime(str(tmp_path), small_engine.socket), small_engine.socket)
     before = used(small_engine)

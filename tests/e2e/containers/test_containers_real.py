@@ -112,13 +112,32 @@ def nothing_left(server: Server, engine: DockerEngine) -> None:
     until("the container to go", lambda: not sold(engine))
 
 
-def test_a_task_runs_in_its_image_and_its_container_goes_with_it(server: Server, docker_engine: DockerEngine) -> None:
-    report = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"; command -v python3 || echo no python'
-    run(server, "work", report, env={"OURS": "said"})
+def test_a_task_runs_in_its_image_with_its_files_and_its_container_goes_with_it(
+    server: Server, docker_engine: DockerEngine
+) -> None:
+    (server.home / "data").mkdir()
+    (server.home / "data/one.txt").write_text("one\n")
+    (server.home / "two.txt").write_text("two\n")
+    apply(
+        server,
+        "work",
+        f"""type: task
+name: work
+image: {IMAGE}
+resources: {json.dumps(resources())}
+env: [OURS=said]
+files:
+  - data
+  - two.txt:/conf/two.txt
+commands:
+  - echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${{DSTACK_TOKEN-}}>"; command -v python3 || echo no python
+  - cat data/one.txt /conf/two.txt
+""",
+    )
     found = wait_for(server, "work", "done", "failed")
     submission = found["latest_job_submission"]
     assert (found["status"], submission["exit_status"]) == ("done", 0), submission
-    assert printed(server, "work") == ["/work 0 <its own> <said> <>", "no python"]
+    assert printed(server, "work") == ["/work 0 <its own> <said> <>", "no python", "one", "two"]
     assert submission["job_provisioning_data"]["region"] == "sim-pods"
     nothing_left(server, docker_engine)
 
@@ -182,29 +201,6 @@ def test_containers_that_cannot_start_fail_their_runs_with_the_reasons(
         submission = found["latest_job_submission"]
         assert (found["status"], submission["termination_reason"]) == ("failed", "creating_container_error")
         assert reason in submission["termination_reason_message"], submission
-    nothing_left(server, docker_engine)
-
-
-def test_files_are_brought_into_the_container(server: Server, docker_engine: DockerEngine) -> None:
-    (server.home / "data").mkdir()
-    (server.home / "data/one.txt").write_text("one\n")
-    (server.home / "two.txt").write_text("two\n")
-    apply(
-        server,
-        "files",
-        f"""type: task
-name: files
-image: {IMAGE}
-resources: {json.dumps(resources())}
-files:
-  - data
-  - two.txt:/conf/two.txt
-commands:
-  - cat data/one.txt /conf/two.txt
-""",
-    )
-    assert wait_for(server, "files", "done", "failed")["status"] == "done", log_of(server, "files")
-    assert printed(server, "files") == ["one", "two"]
     nothing_left(server, docker_engine)
 
 
