@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent.kernel.process_tree import descendants
+from chalicelib.agent.kernel.process_tree import all_pids, read_stat
 from tests.harness import forks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,7 +219,7 @@ def read_of_processes(home: Path, name: str) -> list[bytes]:
 def processes_of(home: Path) -> list[int]:
     """Processes whose command line or environment names this folder or a task in it, and those below them: the agent,
     its supervisors, their jobs."""
-    found: list[int] = []
+    named: list[int] = []
     needles = [str(home).encode(), *(path.name.encode() for path in home.glob("*/agent*/tasks/*"))]
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -229,5 +229,22 @@ def processes_of(home: Path) -> list[int]:
         except OSError:
             continue
         if any(needle in text for needle in needles):
-            found += [int(entry.name), *descendants(int(entry.name))]
-    return list(dict.fromkeys(found))
+            named.append(int(entry.name))
+    return _with_those_below(named) if named else []
+
+
+def _with_those_below(named: list[int]) -> list[int]:
+    """Without zombies. All processes are read once, for this is asked at the end of each server."""
+    below: dict[int, list[int]] = {}
+    dead = set()
+    for pid in all_pids():
+        if fields := read_stat(pid):
+            below.setdefault(int(fields[1]), []).append(pid)
+            if fields[0] in "ZX":
+                dead.add(pid)
+    found, todo = dict.fromkeys(named), [*named]
+    while todo:
+        children = [pid for pid in below.get(todo.pop(), ()) if pid not in found]
+        found |= dict.fromkeys(children)
+        todo += children
+    return [pid for pid in found if pid not in dead]
