@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import distribution
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,20 @@ def bring_package(host: Host) -> None:
     wheel, (site,) = installed.wheel(), (host.root / "opt/dstack/lib").glob("python3.*/site-packages")
     for name in {"pip", *installed.brought(wheel, "server")}:
         for file in distribution(name).files or ():
-            source = Path(str(file.locate()))
-            if ".." not in file.parts and source.is_file():
-                (site / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, site / file)
+            if ".." not in file.parts:
+                copy(Path(str(file.locate())), site / file)
     shutil.copy(wheel, host.root / "srv")
     host.run("/opt/dstack/bin/python", "-m", "pip", "install", "--no-index", f"/srv/{wheel.name}[server]")
+
+
+def copy(source: Path, to: Path) -> None:
+    """With what Python has compiled of it, which pip's list of files has and others' don't: without that, each start of
+    the server, which may not write there, would compile all of it anew."""
+    compiled = [cache_from_source(str(each)) for each in (source, to)] if source.suffix == ".py" else []
+    for here, there in ((source, to), *([map(Path, compiled)] if compiled else [])):
+        if here.is_file():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(here, there)
 
 
 def shown(host: Host, name: str) -> str:
