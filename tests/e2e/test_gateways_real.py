@@ -107,8 +107,9 @@ def answers(gateway: Edge, name: str, token: str = "") -> Answer:
 
 
 @contextmanager
-def constant_requests(gateway: Edge, name: str, threads: int = 2) -> Iterator[list[int]]:
-    """The statuses of requests that go on all the time, each on a connection of its own; 0: no answer."""
+def constant_requests(gateway: Edge, name: str, pause: float, threads: int = 2) -> Iterator[list[int]]:
+    """The statuses of requests that go on all the time, each on a connection of its own; 0: no answer. `pause`: of each
+    thread after each, in seconds."""
     stop, statuses = threading.Event(), []
 
     def calls() -> None:
@@ -117,7 +118,7 @@ def constant_requests(gateway: Edge, name: str, threads: int = 2) -> Iterator[li
                 statuses.append(ask(gateway, name).status)
             except OSError:
                 statuses.append(0)
-            time.sleep(0.05)
+            time.sleep(pause)
 
     with ThreadPoolExecutor(threads) as pool:
         going = [pool.submit(calls) for _ in range(threads)]
@@ -205,7 +206,7 @@ def test_a_new_version_takes_over_and_no_request_is_lost(
         return {ask(gateway, "turn").header("x-replica") for _ in range(9)}
 
     first = until("both replicas", lambda: len(found := seen()) == 2 and found)
-    with constant_requests(gateway, "turn") as statuses:
+    with constant_requests(gateway, "turn", 0.02) as statuses:
         until("requests to flow", lambda: len(statuses) > 20)
         began = time.monotonic()
         apply(server, "turn", auth=False, replicas=2, env={"VERSION": "2"})
@@ -223,16 +224,18 @@ def test_without_the_control_plane_requests_go_on_and_after_it_rollouts_too(
     apply(server, "steady", auth=False)
     before = answers(gateway, "steady").header("x-replica")
     port = int(server.url.rpartition(":")[2])
-    with constant_requests(gateway, "steady") as statuses:
-        until("requests to flow", lambda: len(statuses) > 20)
+    with constant_requests(gateway, "steady", 0.2) as statuses:
+        until("requests to flow", lambda: len(statuses) > 4)
         server.stop(signal.SIGKILL)
         time.sleep(AWAY)
         server.start(port=port)
         began = time.monotonic()
         until("the gateway to be back", lambda: _configured_again(gateway, server))
         back = time.monotonic() - began
-        apply(server, "steady", auth=False, env={"VERSION": "2"})
-        until("another to take over", lambda: ask(gateway, "steady").header("x-replica") != before)
+        with constant_requests(gateway, "steady", 0.02) as during:
+            apply(server, "steady", auth=False, env={"VERSION": "2"})
+            until("another to take over", lambda: ask(gateway, "steady").header("x-replica") != before)
+    statuses += during
     assert set(statuses) == {200}
     with capsys.disabled():
         print(f"\n  {len(statuses)} requests while the plane was away for {AWAY:.0f} s and after, none failed;")

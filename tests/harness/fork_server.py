@@ -6,9 +6,9 @@
 nothing of the checkout but this file.
 
 Of a server's start three quarters, and of most other commands nearly all, is Python that imports the same modules once
-more. Each message on the socket asks for one process, `{"argv", "cwd", "env", "session", "seconds", "network"}`, and
-brings its standard input, its output, its errors, and a socket that is told its number and, at its end, its status and
-its seconds of CPU.
+more. Each message on the socket asks for one process, `{"argv", "cwd", "env", "session", "seconds", "network",
+"module"}`, and brings its standard input, its output, its errors, and a socket that is told its number and, at its end,
+its status and its seconds of CPU.
 Everything else about a process is its own: its session, its signals, its environment, what `/proc` shows of it, and its
 end, but for giving back its memory.
 """
@@ -38,6 +38,7 @@ from typing import Any, NoReturn
 LARGEST = 1 << 17  # bytes of a message
 CLONE_NEWNET = 0x40000000
 PROGRAM = sys.argv[3:]
+CLI = "cli.main"
 ARGUMENTS, ENVIRONMENT = 45, 47  # where the fields of /proc/self/stat begin that say where in memory both are
 INSTALLED = {"chalicelib": "dstack_serverless.plane", "cli": "dstack_serverless.cli"}  # where pip puts them
 LATER = (  # what a server imports once it starts
@@ -126,7 +127,7 @@ def become(job: dict[str, Any], source: int, sink: int, errors: int, report: int
     if job["network"]:
         _enter(job["network"])
     _connect(source, sink, errors)
-    _show(ARGUMENTS, [sys.executable, *(PROGRAM or ["-m", "cli.main"]), *job["argv"]])
+    _show(ARGUMENTS, [sys.executable, *(PROGRAM or ["-m", job["module"]]), *job["argv"]])
     os.environ.clear()
     os.environ.update(job["env"])
     _show(ENVIRONMENT, [f"{name}={value}" for name, value in job["env"].items()])
@@ -137,7 +138,11 @@ def become(job: dict[str, Any], source: int, sink: int, errors: int, report: int
         sys.argv = [*PROGRAM, *job["argv"]]
         runpy.run_path(PROGRAM[0], run_name="__main__")
         return 0
-    cli = module("cli.main")
+    if job["module"] != CLI:  # another way to run what is imported
+        sys.argv = ["", *job["argv"]]
+        runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
+        return 0
+    cli = module(CLI)
     sys.argv = [str(Path(str(cli.__file__))), *job["argv"]]
     cli.main()
     return 0

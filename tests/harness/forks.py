@@ -109,6 +109,7 @@ class Place:
 
     program: Path | None = None  # as pip installed it; without one, this checkout's
     network: Path | None = None  # a namespace; without one, that of the tests
+    module: str = "cli.main"  # of the checkout, that is run
 
 
 HERE = Place()
@@ -170,7 +171,7 @@ def _forked(
     assert AT_START.isdisjoint(env), f"only a real start heeds {AT_START & set(env)}"
     origin = _origin(place.program)
     job = {"argv": argv, "cwd": str(cwd), "env": dict(env), "session": session, "seconds": seconds}
-    job["network"] = str(place.network or "")
+    job |= {"network": str(place.network or ""), "module": place.module}
     ours, theirs = socket.socketpair()
     source, sink = os.pipe()
     try:

@@ -72,9 +72,9 @@ class Server:
         """Whether the commands of its users are forks."""
         return self.fork and not self.before
 
-    def place(self, command: tuple[str, ...] = ()) -> forks.Place:
+    def place(self, command: tuple[str, ...] = (), module: str = "cli.main") -> forks.Place:
         """For a fork of this checkout, or of what is installed as this command."""
-        return forks.Place(Path(*command) if command else None, self.network)
+        return forks.Place(Path(*command) if command else None, self.network, module)
 
     def environment(self) -> dict[str, str]:
         """The environment of a user of this server, isolated from ours in both directions."""
@@ -92,8 +92,9 @@ class Server:
     def start(self, *flags: str, port: int = 0) -> Server:
         words = ["server", "--port", str(port), "--data-dir", str(self.data), *self.flags, *flags]
         where = self.home if self.command else ROOT
-        if self.forked and self.program == "cli.main":
-            self.process = forks.fork(words, where, self.environment(), self.place(self.command), session=True)
+        if self.forked:
+            place = self.place(self.command, self.program)
+            self.process = forks.fork(words, where, self.environment(), place, session=True)
         else:
             self.process = subprocess.Popen(
                 [*self.prefix, *(self.command or (sys.executable, "-m", self.program)), *words],

@@ -10,5 +10,6 @@
     snapshot  what is on a host, and what has changed
 
 What hosts can't have, because they share one kernel: their own clock (`stubs.clock` deceives programs), their own
-processor and memory figures in /proc, drivers, disk quotas in the engine, another kernel's messages.
+processor and memory figures in /proc, drivers, disk quotas in the engine, another kernel's messages. They have no
+systemd of a user who is logged in, either.
 """

@@ -37,8 +37,12 @@ EMPTY = {
     "var/tmp": 0o1777,
 }
 SERVICES = ("ssh", "docker", "containerd")
-# They keep time, tidy up or draw a prompt, none of which a host of minutes needs.
+# They keep time, tidy up, draw a prompt or make what the image has already, none of which a host of minutes needs.
 MASKED = (
+    "systemd-remount-fs.service",
+    "systemd-sysusers.service",
+    "systemd-tmpfiles-setup-dev.service",
+    "systemd-update-utmp.service",
     "console-getty.service",
     "getty.target",
     "systemd-timesyncd.service",
@@ -65,6 +69,16 @@ CGROUPS = """[Service]
 Environment=GOGC=400
 ExecStartPre=/bin/sh -c "mount -o remount,rw /sys/fs/cgroup; \\
   for d in /sys/fs/cgroup/*/; do mount -o remount,rw,bind $$d; done; true"
+"""
+# systemd runs all of these at each start and reload. They make units of disks, consoles and scripts that hosts lack.
+GENERATORS = Path("/usr/lib/systemd/system-generators")
+# A login's own systemd takes as much as all the rest of the login.
+USER_MANAGER = """[Service]
+Type=oneshot
+RemainAfterExit=yes
+PAMName=
+ExecStart=
+ExecStart=/bin/true
 """
 SUDOERS = """Defaults env_reset
 Defaults secure_path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -131,6 +145,10 @@ def furnish(layer: Path) -> None:
         (units / f"multi-user.target.wants/{name}.service").symlink_to(f"/lib/systemd/system/{name}.service")
     (units / "sshd.service").symlink_to("/lib/systemd/system/ssh.service")
     (units / "sockets.target.wants/docker.socket").symlink_to("/lib/systemd/system/docker.socket")
+    (units.parent / "system-generators").mkdir()
+    for generator in GENERATORS.iterdir():
+        (units.parent / "system-generators" / generator.name).symlink_to("/dev/null")
+    write(units / "user@.service.d/host.conf", USER_MANAGER)
     write(units / "docker.service.d/host.conf", CGROUPS)
     write(layer / "etc/systemd/journald.conf.d/host.conf", "[Journal]\nStorage=persistent\nSystemMaxUse=16M\n")
     write(layer / "usr/local/libexec/runc", runc_wrapper(WITHHELD), 0o755)

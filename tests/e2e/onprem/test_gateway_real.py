@@ -149,12 +149,12 @@ def test_replicas_in_its_network_are_reached_by_themselves_unless_a_firewall_is_
     def called(*by: str) -> bool:
         return callers().get(far.name) == set(by)
 
-    until("it to be reached by itself", lambda: called(near.address), every=1.0)
-    until("the other to be reached, too", lambda: callers().get(near.name) == {"127.0.0.1"}, every=1.0)
+    until("it to be reached by itself", lambda: called(near.address), every=2.0)
+    until("the other to be reached, too", lambda: callers().get(near.name) == {"127.0.0.1"}, every=2.0)
     far.run("iptables", "-I", *FIREWALL, near.address, "-j", "DROP")
-    until("streams", lambda: called("127.0.0.1"), every=1.0)
+    until("streams", lambda: called("127.0.0.1"), every=2.0)
     far.run("iptables", "-D", *FIREWALL, near.address, "-j", "DROP")
-    until("it to be reached by itself again", lambda: called(near.address), every=1.0)
+    until("it to be reached by itself again", lambda: called(near.address), every=2.0)
     site.server.cli("stop", "web", "-y")
     until("the service to be gone", lambda: "web" not in site.active())
     site.server.cli("gateway", "delete", "door", "-y")
