@@ -32,6 +32,7 @@ Params = dict[str, Any]
 _SCOPE = re.compile(r"Credential=([^/]+)/\d+/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 _HOST = "https://{service}.{region}.amazonaws.com/"
 _HOSTS = {"servicequotas": "service-quotas", "pricing": "pricing"}  # where the signing name isn't the model's
+_WRITTEN: dict[tuple[str, str, str], tuple[dict[str, str], bytes]] = {}  # lists of types and prices are long
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,16 @@ def decode(request: AWSPreparedRequest) -> Call:
 
 
 def answered(call: Call, url: str, result: Params | Refusal) -> AWSResponse:
-    serializer = {"ec2": EC2Serializer, "query": QuerySerializer, "json": JSONSerializer}[_protocol(call.service)]
-    made = serializer(_moto_model(call.service).operation_model(call.operation))
-    made.context.request_id = str(uuid.UUID(int=0))
     if isinstance(result, Refusal):
         return _response(url, result.status, *_error(_protocol(call.service), result))
-    written = made.serialize(result)
-    return _response(url, 200, written["headers"], _bytes(written["body"]))
+    key = call.service, call.operation, repr(result)
+    if key not in _WRITTEN:
+        serializer = {"ec2": EC2Serializer, "query": QuerySerializer, "json": JSONSerializer}[_protocol(call.service)]
+        made = serializer(_moto_model(call.service).operation_model(call.operation))
+        made.context.request_id = str(uuid.UUID(int=0))
+        written = made.serialize(result)
+        _WRITTEN[key] = dict(written["headers"]), _bytes(written["body"])
+    return _response(url, 200, *_WRITTEN[key])
 
 
 def _error(protocol: str, error: Refusal) -> tuple[dict[str, str], bytes]:
