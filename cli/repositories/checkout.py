@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cli.repositories.git_filters import Filtered, compare_as_seen
 from cli.repositories.submodules import inner_repositories, open_inner
-from cli.repositories.work_tree import GitFolder, WorkTree, open_work_tree
+from cli.repositories.work_tree import GitFolder, WorkTree, links_of, open_work_tree
 
 PART = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
@@ -79,10 +79,11 @@ def _difference(tree: WorkTree, base: str | None, free: Iterator[Path], lfs_poin
     """The patch, and the files in it that filters affect. `free`: unused folders for the repositories inside."""
     tree.notice_everything()
     fresh, untracked = tree.unknown()
-    inside = list(inner_repositories(tree, base, untracked))
+    index, stored = tree.index(), tree.tree(base) if base else {}
+    inside = list(inner_repositories(tree, base, stored, index, untracked))
     before = base or tree.empty()
-    filtered = compare_as_seen(tree, before, lfs_pointers=lfs_pointers)
-    patch = tree.patch(before, fresh)
+    filtered = compare_as_seen(tree, before, stored, index, lfs_pointers=lfs_pointers)
+    patch = tree.patch(before, fresh, links_of(index))
     for one in inside:
         more, found = _difference(open_inner(tree, one, next(free)), one.base, free, lfs_pointers)
         patch += more

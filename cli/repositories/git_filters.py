@@ -37,10 +37,10 @@ class Filtered:
     sent: Mapping[str, int] = field(default_factory=dict)  # sizes of the Git LFS files that are sent
 
 
-def compare_as_seen(tree: WorkTree, base: str, *, lfs_pointers: bool) -> Filtered:
-    """Makes the patch compare filtered files as the user sees them."""
-    index = tree.index()
-    before = tree.tree(base)
+def compare_as_seen(
+    tree: WorkTree, base: str, before: Mapping[str, Entry], index: Mapping[str, Entry], *, lfs_pointers: bool
+) -> Filtered:
+    """Makes the patch compare filtered files as the user sees them. `before`: the entries of `base`."""
     filters = _filters(tree, base, before, index)
     present = {name: found for name in filters if (found := _mode(tree.folder / name))}
     if not present:

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from chalicelib.errors import DstackError
-from cli.repositories.work_tree import SUBMODULE, Entry, GitFolder, WorkTree, open_work_tree
+from cli.repositories.work_tree import Entry, GitFolder, WorkTree, links_of, open_work_tree
 
 NOT_CLONED = "none"  # of `update` in .gitmodules
 
@@ -26,11 +26,13 @@ class Inner:
     base: str | None
 
 
-def inner_repositories(tree: WorkTree, base: str | None, untracked: list[str]) -> Iterator[Inner]:
-    """The inner repositories whose files are here. Raises Refused if a job couldn't get the same files."""
-    before = tree.tree(base) if base else {}
+def inner_repositories(
+    tree: WorkTree, base: str | None, before: Mapping[str, Entry], index: Mapping[str, Entry], untracked: list[str]
+) -> Iterator[Inner]:
+    """The inner repositories whose files are here. Raises Refused if a job couldn't get the same files. `before`: the
+    entries of `base`."""
     cloned = _cloned(tree, base, before)
-    here = _links(tree.index())
+    here = links_of(index)
     for name, commit in here.items():
         if os.path.lexists(tree.folder / name / ".git"):
             yield Inner(name, cloned.get(name))
@@ -53,10 +55,6 @@ def open_inner(tree: WorkTree, inner: Inner, private: Path) -> WorkTree:
     return found
 
 
-def _links(entries: Mapping[str, Entry]) -> dict[str, str]:
-    return {name: entry.id for name, entry in entries.items() if entry.mode == SUBMODULE}
-
-
 def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> dict[str, str]:
     """The submodules that a job clones, whose addresses are in `.gitmodules`."""
     if ".gitmodules" not in before:
@@ -66,7 +64,7 @@ def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> di
     settings = dict(entry.partition("\n")[::2] for entry in os.fsdecode(listed.out).split("\0") if entry)
     paths = {key.removesuffix(".path"): value for key, value in settings.items() if key.endswith(".path")}
     wanted = {path for name, path in paths.items() if settings.get(f"{name}.update") != NOT_CLONED}
-    return {path: commit for path, commit in _links(before).items() if path in wanted}
+    return {path: commit for path, commit in links_of(before).items() if path in wanted}
 
 
 def _check_absent(tree: WorkTree, name: str, commit: str, cloned: str | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -178,9 +178,9 @@ class WorkTree:
         lines = [f"{entry.mode} {entry.id}\t{name}" for name, entry in entries.items()]
         self.git("update-index", "-z", "--index-info", given=joined(lines))
 
-    def patch(self, base: str, new: list[str]) -> bytes:
-        """The patch from `base` to the files as they are, including `new` ones that Git doesn't track."""
-        links = [name for name, entry in self.index().items() if entry.mode == SUBMODULE]
+    def patch(self, base: str, new: list[str], links: Collection[str]) -> bytes:
+        """The patch from `base` to the files as they are, including `new` ones that Git doesn't track, without `links`
+        to submodules."""
         if links:
             self.git("update-index", "--force-remove", "-z", "--stdin", given=joined(links))
         # With a prefix, the patch would have a renamed file's old name without it.
@@ -211,6 +211,11 @@ def open_work_tree(source: GitFolder, private: Path, prefix: str = "") -> WorkTr
     for part in git_folder.glob("sharedindex.*"):
         (private / part.name).symlink_to(part)
     return WorkTree(source, private, str(source.folder.resolve() / objects), prefix)
+
+
+def links_of(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """The commits of submodules, by their folders."""
+    return {name: entry.id for name, entry in entries.items() if entry.mode == SUBMODULE}
 
 
 def joined(names: Iterable[str]) -> bytes:
