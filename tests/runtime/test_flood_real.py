@@ -18,9 +18,9 @@ DESCRIPTORS, CLIENTS = 256, 300
 MANY = 8_000_000
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    home = tmp_path / "home"
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    home = tmp_path_factory.mktemp("flood") / "home"
     home.mkdir()
     made = Server(home, flags=("--no-local-fleet",), fork=False)  # as a user starts it, with the limits of this process
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from chalicelib.errors import Refused
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
+from tests.harness import forks
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server, until
 
 
@@ -26,18 +25,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def attempt(server: Server, *flags: str) -> str:
     """What a start says that must fail."""
-    command = [sys.executable, "-m", "cli.main", "server", "--data-dir", str(server.data), "--no-local-fleet"]
-    done = subprocess.run(
-        [*command, "--port", "0", *flags],
-        cwd=ROOT,
-        env=server.environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    return done.stderr
+    words = ["server", "--data-dir", str(server.data), "--no-local-fleet", "--port", "0", *flags]
+    status, _, said = forks.streams(words, ROOT, server.environment(), seconds=int(PATIENCE))
+    assert status == 1 and "Traceback" not in said, said
+    return said
 
 
 def configure(server: Server, text: str) -> Path:

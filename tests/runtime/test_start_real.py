@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 import sqlite3
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import yaml
 
 from tests.bench.measure import submit, task
+from tests.harness import forks
 from tests.harness.ports import free_port
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server, read_of_processes, until
 from tests.runtime.live import wait_for
@@ -27,11 +26,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
     one.close()
 
 
-def attempt(server: Server, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", "server", "--data-dir", str(server.data), "--no-local-fleet", *flags]
-    return subprocess.run(
-        command, cwd=ROOT, env=server.environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+def refused(server: Server, *flags: str) -> str:
+    """What a start says that must fail."""
+    words = ["server", "--data-dir", str(server.data), "--no-local-fleet", *flags]
+    status, _, said = forks.streams(words, ROOT, server.environment(), seconds=int(PATIENCE))
+    assert status == 1 and "Traceback" not in said, said
+    return said
 
 
 def test_the_first_start_makes_everything_private_and_prints_the_token_once(server: Server) -> None:
@@ -51,13 +51,12 @@ def test_the_first_start_makes_everything_private_and_prints_the_token_once(serv
 @pytest.mark.parametrize("sign", ["server.lock", "plane.db", "install.key", "agent.pyz", "master.key", "blobs"])
 def test_a_first_start_that_is_killed_is_made_good_by_the_next(server: Server, sign: str) -> None:
     """It is killed as soon as it has created something."""
-    command = [sys.executable, "-m", "cli.main", "server", "--port", "0", "--data-dir", str(server.data)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=server.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    words = ["server", "--port", "0", "--data-dir", str(server.data)]
+    process = forks.fork(words, ROOT, server.environment())
     until(sign, (server.data / sign).exists, every=0.001)
     process.kill()
     process.wait()
+    process.stdout.close()
     server.start()
     assert server.call("/api/users/get_my_user")["username"] == "admin"
     assert [project["project_name"] for project in server.call("/api/projects/list", {})] == ["main"]
@@ -76,16 +75,13 @@ def test_a_port_in_use_is_said_in_one_line(server: Server) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = attempt(server, "--port", str(taken.getsockname()[1]))
-    assert done.returncode == 1
-    assert "in use" in done.stderr and "--port" in done.stderr and "Traceback" not in done.stderr
+        said = refused(server, "--port", str(taken.getsockname()[1]))
+    assert "in use" in said and "--port" in said
 
 
 def test_a_second_server_on_the_same_folder_is_refused(server: Server) -> None:
     server.start()
-    done = attempt(server, "--port", "0")
-    assert done.returncode == 1
-    assert "--data-dir" in done.stderr and "Traceback" not in done.stderr
+    assert "--data-dir" in refused(server, "--port", "0")
 
 
 def test_a_data_folder_of_a_newer_version_is_left_alone(server: Server) -> None:
@@ -96,9 +92,7 @@ def test_a_data_folder_of_a_newer_version_is_left_alone(server: Server) -> None:
         connection.execute("PRAGMA user_version = 9999")
     connection.close()
     content = database.read_bytes()
-    done = attempt(server, "--port", "0")
-    assert done.returncode == 1
-    assert "newer" in done.stderr and "Traceback" not in done.stderr
+    assert "newer" in refused(server, "--port", "0")
     assert database.read_bytes() == content
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.serving.app [--port N] [--unix PATH] [--name NAME]
 
-It prints `ready PORT` once it listens; the port is $DSTACK_SERVICE_PORT unless given, or any free one. Written on
+It prints `ready PORT PID` once it listens; the port is $DSTACK_SERVICE_PORT unless given, or any free one. Written on
 plain sockets, so that it can do what no HTTP library would let it do. Its paths:
 
     /echo                        what it got, as JSON: method, target, headers, length and digest of the body
@@ -445,14 +445,18 @@ async def main() -> None:
     parser.add_argument("--unix", default="")
     parser.add_argument("--name", default="replica")
     given = parser.parse_args()
-    app = App(given.name)
-    if given.unix:
-        server = await asyncio.start_unix_server(app.connection, given.unix, backlog=1024)
+    await serve(given.name, given.host, given.port, given.unix)
+
+
+async def serve(name: str, host: str, port: int, unix: str) -> None:
+    app = App(name)
+    if unix:
+        server = await asyncio.start_unix_server(app.connection, unix, backlog=1024)
         port = 0
     else:
-        server = await asyncio.start_server(app.connection, given.host, given.port, backlog=1024)
+        server = await asyncio.start_server(app.connection, host, port, backlog=1024)
         port = server.sockets[0].getsockname()[1]
-    print("ready", port, flush=True)
+    print("ready", port, os.getpid(), flush=True)
     await server.serve_forever()
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -59,27 +62,56 @@ class Door(Protocol):
         """The resident bytes of its processes."""
 
 
+def _new_origin() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.serving.replicas"]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@cache
+def _origin(_starter: int) -> subprocess.Popen[str]:
+    """What replicas are copies of, of this process of the tests: it ends when the process does, and they with it."""
+    return _new_origin()
+
+
+def _elsewhere() -> bool:
+    """Whether this thread has entered another network than the process is in."""
+    here, there = (Path(f"/proc/{which}/ns/net").readlink() for which in ("self", "thread-self"))
+    return here != there
+
+
+_STARTING = threading.Lock()
+
+
 class Replica:
     """A process of the work-horse."""
 
     def __init__(self, name: str = "replica", *, unix: str = "", host: str = "127.0.0.1") -> None:
-        place = ["--unix", unix] if unix else ["--host", host, "--port", "0"]
-        command = [sys.executable, "-m", "tests.serving.app", *place, "--name", name]
         self.name, self.id = name, str(uuid4())
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline().split()[1])
+        with _STARTING:
+            self._own = _new_origin() if _elsewhere() else None
+            origin = self._own or _origin(os.getpid())
+            assert origin.stdin is not None and origin.stdout is not None
+            origin.stdin.write(f"{name}\t{host}\t{unix}\n")
+            origin.stdin.flush()
+            _, port, pid = origin.stdout.readline().split()
+            self._process = os.pidfd_open(int(pid))
+        self.port = int(port)
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.stop()
+        """It has ended when this returns."""
+        signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        assert select.select([self._process], [], [], PATIENCE)[0]
 
     def stop(self) -> None:
-        with suppress(ProcessLookupError):
-            self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        if self._process >= 0:
+            with suppress(ProcessLookupError):  # it was killed
+                self.kill()
+            os.close(self._process)
+            self._process = -1
+        if self._own is not None and self._own.stdin is not None and self._own.stdout is not None:
+            self._own.stdin.close()
+            self._own.stdout.close()
+            self._own.wait()
 
     def seen(self) -> dict[str, Any]:
         """Its own counts, asked directly."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import threading
+from functools import cache
 
 import pytest
 
@@ -12,6 +15,7 @@ from tests.harness.server import ROOT
 BIN = ROOT / ".venvs" / "openai" / "bin"
 CALLS = ROOT / "tests" / "serving" / "openai_client.py"
 MODEL = "gpt-4.1"
+ASKING = threading.Lock()
 PLAIN = (
     "models",
     "chat",
@@ -32,12 +36,20 @@ def needed() -> None:
 
 def ask(base_url: str, key: str, *calls: str, **settings: str) -> dict[str, str]:
     """What came of each call."""
-    settings_json = json.dumps({"base_url": base_url, "api_key": key, "model": MODEL, **settings})
-    done = subprocess.run(
-        [BIN / "python", CALLS, settings_json, *calls], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return {result["call"]: result["outcome"] for result in map(json.loads, done.stdout.splitlines())}
+    asked = {"base_url": base_url, "api_key": key, "model": MODEL, **settings, "calls": calls}
+    with ASKING:
+        process = _process(os.getpid())
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        found: dict[str, str] = json.loads(process.stdout.readline())
+    return found
+
+
+@cache
+def _process(_starter: int) -> subprocess.Popen[str]:
+    """One for all tests of this process; it ends with the process, whose end of its input closes then."""
+    return subprocess.Popen([BIN / "python", CALLS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def all_well(outcomes: dict[str, str], *calls: str) -> None:

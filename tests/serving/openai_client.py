@@ -1,6 +1,8 @@
 """What OpenAI's own client gets from a server, one line of JSON a call: run with the Python that has it.
 
-    .venvs/openai/bin/python tests/serving/openai_client.py '{"base_url": …, "api_key": …, "model": …}' CALL …
+    echo '{"base_url": …, "api_key": …, "model": …, "calls": [CALL, …]}' | .venvs/openai/bin/python FILE
+
+A line asks for some calls, and is answered by one with what came of each: importing the client takes a second.
 
 The server is the mock from PyPI, or a door before it. Each call checks what came back, types and texts, and says `ok`,
 or what was wrong. `broken` in the settings names a model whose requests all fail with 503, `empty` one without replicas
@@ -152,11 +154,12 @@ def outcome(call: Callable[[], None]) -> str:
     return "ok"
 
 
-def main(settings: str, *names: str) -> None:
-    calls = Calls(json.loads(settings))
-    for name in names:
-        print(json.dumps({"call": name, "outcome": outcome(getattr(calls, name))}), flush=True)
+def main() -> None:
+    for line in sys.stdin:
+        settings = json.loads(line)
+        names, calls = settings.pop("calls"), Calls(settings)
+        print(json.dumps({name: outcome(getattr(calls, name)) for name in names}), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
