@@ -256,6 +256,7 @@ def test_a_gateway_with_services_stays_and_without_them_leaves_nothing(server: S
     assert "last" in server.cli("gateway", "delete", "edge", "-y", check=False)
     answers(gateway, "last")
     server.cli("stop", "last", "-y")
-    until("its services to be gone", lambda: "Deleting" in server.cli("gateway", "delete", "edge", "-y", check=False))
+    asked = ("gateway", "delete", "edge", "-y")
+    until("its services to be gone", lambda: "Deleting" in server.cli(*asked, check=False), every=1.0)
     until("nginx to be gone", lambda: not gateway.listens())
     until("its folder to be gone", lambda: not gateway.configuration())
