@@ -20,7 +20,7 @@ IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_openapi contract/test_types backends/test_lines backends/test_plants cli/connection/test_calls cli/test_faces \
   cli/screen/test_shapes domain/test_bounds harness/test_spread \
   planning/test_all_decisions planning/test_field_proofs planning/runs/test_field_support runtime/test_roots sdk/test_generated test_imports test_lengths test_mentions test_names test_one_door test_printable test_retention \
-  wire/test_corpus
+  wire/test_corpus wire/test_recorded
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
 .PHONY: help install demo test test-fast test-pythons check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy policy token carriers bench bench-peer cost sim fuzz mutants docs picture console-pictures lock carrier-lock clean
