@@ -28,7 +28,7 @@ from chalicelib.backends.simulated.state import FolderResources
 from tests.harness import loops
 from tests.harness.gates import Gate, gate
 from tests.harness.ports import free_port
-from tests.harness.server import ROOT, Server, processes_of, until
+from tests.harness.server import PATIENCE, ROOT, Server, processes_of, until
 from tests.runtime.live import log_of, logs_of, run_of, wait_for
 
 EXAMPLES = ROOT / "examples"
@@ -173,19 +173,20 @@ def alone(folder: Path) -> str:
     """What two processes say that train together, with nobody in between."""
     for rank in "01":
         (folder / rank).mkdir()
-    done = together("torch.distributed,torch._dynamo", str(EXAMPLES / "spot" / "train.py"), f"{folder}/RANK")
+    done = together("--no-python", "sh", "-c", f"exec {PYTHON} {EXAMPLES / 'spot' / 'train.py'} {folder}/$RANK")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def together(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(PYTHON), str(ROOT / "tests" / "examples" / "ranks.py"), str(free_port()), *words]
+    torchrun = [str(PYTHON), "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2"]
+    command = [*torchrun, f"--master-port={free_port()}", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, env=env)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=PATIENCE)
 
 
 def test_a_cluster_that_is_slower_than_it_must_be_fails() -> None:
-    done = together("torch.distributed", str(EXAMPLES / "clusters" / "all_reduce.py"), "4", "1e6")
+    done = together(str(EXAMPLES / "clusters" / "all_reduce.py"), "4", "1e6")
     assert done.stdout.startswith("2 ranks, CPU") and re.findall(r"(?m)^ +(\d+) ", done.stdout) == ["1", "4"], done
     assert done.returncode == 1 and "GB/s are less than 1e+06" in done.stdout and "are wrong" not in done.stdout
 

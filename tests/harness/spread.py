@@ -87,10 +87,12 @@ LONGEST = (
     "tests/e2e/hosts/",
     "tests/agent/runtimes/test_docker_real.py",
     "tests/e2e/aws/",
+    "tests/examples/",
     "tests/e2e/test_gateways_real.py",
     "tests/scenarios/test_guides_real.py",
     "tests/runtime/",
     "tests/e2e/",
+    "tests/console/",
     "tests/cli/test_server_real.py",
     "tests/infra/test_charges.py",
 )

@@ -136,8 +136,20 @@ export class Console {
     throw new Error(`calls without an end: ${[...this.#pending].map((asked) => asked.url())}`);
   }
 
-  see(text) {
-    return this.page.getByText(text).filter({ visible: true }).first().waitFor();
+  see(text, timeout = PATIENCE) {
+    return this.page.getByText(text).filter({ visible: true }).first().waitFor({ timeout });
+  }
+
+  // A market that can't be listed is asked within a deadline. On a busy machine its offers miss it, and are there when
+  // the page is loaded again.
+  async seeNowOrLater(text) {
+    try {
+      await this.see(text, PATIENCE / 10);
+    } catch {
+      await this.page.reload();
+      await this.settled();
+      await this.see(text);
+    }
   }
 
   press(name, within = this.page) {

@@ -17,7 +17,7 @@ await Console.run(async (console, { pages, follow }) => {
   while (waiting.length > 0) {
     const path = waiting.shift();
     await console.go(path);
-    for (const text of [pages[path] ?? []].flat()) await console.see(text);
+    for (const text of [pages[path] ?? []].flat()) await console.seeNowOrLater(text);
     visited.push(path);
     if (!follow) continue;
     // A link to nowhere is a button: those have no path of their own.

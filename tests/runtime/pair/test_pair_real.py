@@ -177,7 +177,7 @@ def test_a_job_goes_on_while_its_servers_are_killed_and_paused(members: list[Mem
         until("its reason", lambda: any("decides nothing" in line for line in second.lines))
         third.cli("server", "restored", "--data-dir", str(third.data), "--go-on")
         run = wait_for(third, "goes-on", "done", "failed", "terminated")
-        assert (run["status"], run["latest_job_submission"]["id"]) == ("done", job)
+        assert (run["status"], run["latest_job_submission"]["id"]) == ("done", job), run
         assert log_of(third, "goes-on").split() == ["begun", "on", "over"]
         metrics = urllib.request.Request(f"{third.url}/metrics", headers={"Authorization": f"Bearer {third.token}"})
         with urllib.request.urlopen(metrics) as found:
