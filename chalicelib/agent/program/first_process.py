@@ -23,6 +23,7 @@ from ..kernel.log import log
 PAUSE, PAUSE_MOST = 1.0, 30.0  # seconds before a crashed agent is started again
 STEADY = 60.0  # seconds: after such a long run the pause is short again
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
+AWAITED = (*ENDINGS, signal.SIGCHLD)
 
 Child = Callable[["FirstProcess"], int]
 
@@ -37,8 +38,10 @@ class FirstProcess:
     def run(self, agent: Child) -> int:
         """Runs `agent` in a child process, again after each crash. Returns its last exit status."""
         process_tree.become_subreaper()
-        for number in ENDINGS:
+        for number in ENDINGS:  # for a child that isn't the agent yet
             signal.signal(number, lambda *_: self._warn())
+        # A handler runs for a signal that arrives just before `waitpid` only when a child ends. So they are awaited.
+        signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
         pause = PAUSE
         while True:
             began = time.monotonic()
@@ -56,20 +59,20 @@ class FirstProcess:
             process_tree.send([self._agent], signal.SIGTERM)
 
     def _start(self, agent: Child) -> int:
-        # A signal waits until its handler knows the agent, and until Python has discarded the child's pending signals.
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         self._agent = os.fork()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
         if self._agent == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
             os._exit(_status_of(lambda: agent(self)))
         return self._agent
 
     def _reap_until_ended(self, pid: int) -> int:
         while True:
-            ended, status = os.waitpid(-1, 0)
+            ended, status = os.waitpid(-1, os.WNOHANG)
             if ended == pid:
                 self._agent = 0
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if not ended and signal.sigwait(AWAITED) in ENDINGS:
+                self._warn()
 
 
 def _status_of(agent: Callable[[], int]) -> int:
